@@ -1,0 +1,147 @@
+//! Fragments merged key by key.
+
+use ctlmgr_model::{Bytes, Millis, Settings};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::field::{Field, Source, kind};
+use crate::rules::RuleText;
+use crate::{ConfigError, Fault, Fragment, keys, rules};
+
+/// Settings so far, rules not yet resolved, and everything that was wrong.
+#[derive(Default)]
+pub(crate) struct Merged {
+    settings: Settings,
+    rules: Vec<RuleText>,
+    faults: Vec<Fault>,
+}
+
+impl Merged {
+    pub fn take(&mut self, fragment: &Fragment) {
+        let text = match std::str::from_utf8(&fragment.bytes) {
+            Ok(text) => text,
+            Err(e) => {
+                let before = &fragment.bytes[..e.valid_up_to()];
+                let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+                let message = "is not UTF-8 text".to_owned();
+                let file = fragment.file.clone();
+                self.faults.push(Fault { file, line: Some(line), key: String::new(), message });
+                return;
+            }
+        };
+        let source = Source { file: &fragment.file, text };
+        match DeTable::parse(text) {
+            Ok(table) => self.take_tables(&source, table.get_ref()),
+            Err(e) => {
+                let at = e.span().map_or(0, |s| s.start);
+                self.faults.push(source.fault(at, "", e.message().replace('\n', ", ")));
+            }
+        }
+    }
+
+    fn take_tables(&mut self, source: &Source<'_>, tables: &DeTable<'_>) {
+        for (name, value) in tables {
+            let table: &str = name.get_ref();
+            let result = match (table, value.get_ref()) {
+                ("rule", DeValue::Array(items)) => self.take_rules(source, items),
+                ("memory" | "classes" | "containers" | "units", DeValue::Table(inner)) => {
+                    self.take_keys(source, table, inner);
+                    Ok(())
+                }
+                ("rule", other) => Err(format!("expected [[rule]], found {}", kind(other))),
+                ("memory" | "classes" | "containers" | "units", other) => {
+                    Err(format!("expected a table, found {}", kind(other)))
+                }
+                _ => Err(format!(
+                    "unknown table or key; did you mean [{}]?",
+                    keys::nearest_table(table).unwrap_or("memory")
+                )),
+            };
+            if let Err(message) = result {
+                self.faults.push(source.fault(name.span().start, table, message));
+            }
+        }
+    }
+
+    fn take_keys(&mut self, source: &Source<'_>, table: &str, inner: &DeTable<'_>) {
+        for (name, value) in inner {
+            let key = format!("{table}.{}", name.get_ref());
+            if let (true, DeValue::Table(deeper)) = (key == "memory.bystanders", value.get_ref()) {
+                self.take_keys(source, &key, deeper);
+                continue;
+            }
+            if !keys::is_known(table, name.get_ref()) {
+                let message = unknown(table, name.get_ref());
+                self.faults.push(source.fault(name.span().start, &key, message));
+                continue;
+            }
+            let field = Field { source, key: &key, value };
+            if let Err(fault) = set(&mut self.settings, &field) {
+                self.faults.push(fault);
+            }
+        }
+    }
+
+    fn take_rules(
+        &mut self,
+        source: &Source<'_>,
+        items: &[Spanned<DeValue<'_>>],
+    ) -> Result<(), String> {
+        for item in items {
+            let DeValue::Table(table) = item.get_ref() else {
+                return Err(format!("expected [[rule]], found a list of {}", kind(item.get_ref())));
+            };
+            let (rule, faults) = rules::read(source, item.span().start, table);
+            self.rules.extend(rule);
+            self.faults.extend(faults);
+        }
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<Settings, ConfigError> {
+        let (rules, faults) = rules::resolve(self.rules, &self.settings.classes);
+        self.settings.rules = rules;
+        self.faults.extend(faults);
+        if self.faults.is_empty() { Ok(self.settings) } else { Err(ConfigError(self.faults)) }
+    }
+}
+
+/// Message for a key that does not exist.
+pub(crate) fn unknown(table: &str, name: &str) -> String {
+    match keys::nearest(table, name) {
+        Some(near) => format!("unknown key; did you mean `{near}`?"),
+        None => "unknown key".to_owned(),
+    }
+}
+
+fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
+    let memory = &mut settings.memory;
+    match field.key {
+        "memory.mode" => memory.mode = field.mode()?,
+        "memory.headroom" => memory.headroom = field.headroom()?,
+        "memory.hysteresis" => memory.hysteresis = field.percent()?,
+        "memory.hysteresis_bytes" => memory.hysteresis_bytes = field.bytes()?,
+        "memory.reclaim_chunk" => {
+            memory.reclaim_chunk = field.bytes_within(Bytes::mib(1), Bytes::mib(1024))?;
+        }
+        "memory.reclaim_per_cycle" => {
+            memory.reclaim_per_cycle = field.bytes_within(Bytes::mib(1), Bytes::mib(1 << 20))?;
+        }
+        "memory.basis_half_life_secs" => {
+            memory.basis_half_life = Millis(field.seconds()? * 1000);
+        }
+        "memory.demand_half_life_secs" => {
+            memory.demand_half_life = Millis(field.seconds()? * 1000);
+        }
+        "memory.bystanders.weight" => memory.bystanders.weight = field.weight()?,
+        "memory.bystanders.floor" => memory.bystanders.floor = field.bytes()?,
+        "memory.bystanders.spared" => memory.bystanders.spared = field.patterns()?,
+        "containers.manage" => settings.manage_containers = field.boolean()?,
+        "units.manage" => settings.units = field.patterns()?,
+        key => {
+            let class = key.strip_prefix("classes.").unwrap_or(key).to_owned();
+            settings.classes.insert(class, field.weight()?);
+        }
+    }
+    Ok(())
+}

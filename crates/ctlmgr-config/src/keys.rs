@@ -1,0 +1,76 @@
+//! Every key there is, once: the parser, `config show`, the reference page and the suggestions
+//! for misspelt keys all come from here.
+
+use strsim::jaro_winkler;
+
+/// A configuration key.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// Table it stands in; `rule` is an array of tables.
+    pub table: &'static str,
+    /// Name; `*` where the user chooses it.
+    pub name: &'static str,
+    /// Type, unit and range in words.
+    pub kind: &'static str,
+    /// Default, as it would be written.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+const fn key(
+    table: &'static str,
+    name: &'static str,
+    kind: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key { table, name, kind, default, meaning }
+}
+
+/// All keys, in the order of the reference page.
+pub const KEYS: &[Key] = &[
+    key("memory", "mode", "\"off\", \"observe\" or \"act\"", "\"observe\"", "What the memory job may do. observe decides and shows, and never writes."),
+    key("memory", "headroom", "percentage of memory (0–50 %) or size", "\"5%\"", "Free memory kept under contention, so that the kernel's own reclaim stays asleep."),
+    key("memory", "hysteresis", "percentage, 0–50 %", "\"2%\"", "A change of memory.low smaller than this part of its value is not written."),
+    key("memory", "hysteresis_bytes", "size", "\"8M\"", "A change of memory.low smaller than this is not written."),
+    key("memory", "reclaim_chunk", "size, 1M–1G", "\"16M\"", "Most that one write to memory.reclaim asks for."),
+    key("memory", "reclaim_per_cycle", "size, at least 1M", "\"256M\"", "Most that is reclaimed in one cycle (about a second), over all cgroups."),
+    key("memory", "basis_half_life_secs", "seconds, 1–86400", "600", "How fast the size basis of a workload without promise follows its demand."),
+    key("memory", "demand_half_life_secs", "seconds, 1–86400", "60", "How fast estimated demand decays."),
+    key("memory.bystanders", "weight", "1–10000", "100", "Weight of units that ctlmgr does not manage."),
+    key("memory.bystanders", "floor", "size", "\"64M\"", "What each unit that ctlmgr does not manage keeps in any case."),
+    key("memory.bystanders", "spared", "list of patterns", "[\"ctlmgr*\", \"docker.*\", \"containerd.*\", \"dbus*\", \"ssh*\", \"systemd-*\", \"init.scope\"]", "Units that are never reclaimed from."),
+    key("classes", "*", "weight, 1–10000", "critical=1000 high=400 normal=100 low=25 idle=5", "Weight of a class; new classes may be added."),
+    key("containers", "manage", "true or false", "true", "Whether containers are managed unless a rule or label says otherwise."),
+    key("units", "manage", "list of patterns", "[]", "systemd units to manage."),
+    key("rule", "name", "pattern", "", "Selects by container name (or unit name). Exactly one selector per rule."),
+    key("rule", "image", "pattern", "", "Selects by image reference."),
+    key("rule", "project", "pattern", "", "Selects by compose project."),
+    key("rule", "unit", "pattern", "", "Selects by systemd unit."),
+    key("rule", "weight", "1–10000", "100", "Weight under contention."),
+    key("rule", "class", "name of a class", "", "Weight of that class. Not together with weight."),
+    key("rule", "promise", "size", "", "Memory the owner was told they have; the size basis of the share."),
+    key("rule", "floor", "size", "", "Memory kept in any case, by memory.min, as far as the host can cover it."),
+    key("rule", "managed", "true or false", "true", "false: ctlmgr leaves these workloads alone."),
+];
+
+/// Whether `table.name` exists.
+pub(crate) fn is_known(table: &str, name: &str) -> bool {
+    KEYS.iter().any(|k| k.table == table && (k.name == name || k.name == "*"))
+}
+
+/// The valid name in `table` nearest to `name`.
+pub(crate) fn nearest(table: &str, name: &str) -> Option<&'static str> {
+    best(KEYS.iter().filter(|k| k.table == table && k.name != "*").map(|k| k.name), name)
+}
+
+/// The valid table nearest to `name`.
+pub(crate) fn nearest_table(name: &str) -> Option<&'static str> {
+    best(KEYS.iter().map(|k| k.table), name)
+}
+
+/// The candidate most like `name`; always one, so that the message can name it.
+pub(crate) fn best<'a>(candidates: impl Iterator<Item = &'a str>, name: &str) -> Option<&'a str> {
+    candidates.max_by(|a, b| jaro_winkler(a, name).total_cmp(&jaro_winkler(b, name)))
+}

@@ -1,0 +1,285 @@
+//! A rooted host: files below a root directory that is an argument, never a constant.
+//!
+//! Knows how to read and write a small kernel file and which cgroup a directory is. It does not
+//! know what any file means. A cgroup that vanished between listing and reading is `None`, and
+//! this crate is the only place where that is decided.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use ctlmgr_model::{CgroupId, CgroupPath};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, fstat};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+
+/// Why a file of the host could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// Reading failed.
+    #[error("failed to read {path}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Writing failed.
+    #[error("failed to write `{value}` to {path}")]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// What.
+        value: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The text in a file was not what its kernel document says.
+    #[error("failed to understand {path}: `{text}`")]
+    Malformed {
+        /// Which file.
+        path: PathBuf,
+        /// The beginning of what it held.
+        text: String,
+    },
+    /// No cgroup v2 hierarchy at the place.
+    #[error("{0} is no cgroup v2 hierarchy")]
+    NotCgroup2(PathBuf),
+}
+
+impl HostError {
+    /// A file that did not hold what was expected.
+    pub fn malformed(path: impl Into<PathBuf>, text: &str) -> HostError {
+        HostError::Malformed { path: path.into(), text: text.chars().take(60).collect() }
+    }
+}
+
+/// Result of a host operation.
+pub type Result<T> = std::result::Result<T, HostError>;
+
+/// A directory that stands for `/`.
+#[derive(Debug, Clone)]
+pub struct Host {
+    root: PathBuf,
+    is_real: bool,
+}
+
+impl Host {
+    /// The machine that this process runs on.
+    pub fn real() -> Host {
+        Host { root: PathBuf::from("/"), is_real: true }
+    }
+
+    /// A directory that looks like a host, for tests: no file system types are checked.
+    pub fn fake(root: impl Into<PathBuf>) -> Host {
+        Host { root: root.into(), is_real: false }
+    }
+
+    /// A path below the root.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+
+    /// The text of a file, or `None` if there is no such file.
+    ///
+    /// # Errors
+    /// Anything but absence.
+    pub fn read(&self, path: &str) -> Result<Option<String>> {
+        let path = self.path(path);
+        or_absent(fs::read_to_string(&path)).map_err(|source| HostError::Read { path, source })
+    }
+
+    /// The cgroup v2 hierarchy.
+    ///
+    /// # Errors
+    /// There is none where one is expected.
+    pub fn cgroups(&self) -> Result<Hierarchy> {
+        let root = self.path("sys/fs/cgroup");
+        let is_v2 = match self.is_real {
+            true => statfs(&root).is_ok_and(|s| s.filesystem_type() == CGROUP2_SUPER_MAGIC),
+            false => root.join("cgroup.controllers").exists(),
+        };
+        if is_v2 { Ok(Hierarchy { root }) } else { Err(HostError::NotCgroup2(root)) }
+    }
+}
+
+/// A mounted cgroup v2 hierarchy.
+#[derive(Debug, Clone)]
+pub struct Hierarchy {
+    root: PathBuf,
+}
+
+impl Hierarchy {
+    /// Opens a cgroup, or `None` if it is not there.
+    ///
+    /// # Errors
+    /// Anything but absence.
+    pub fn open(&self, cgroup: &CgroupPath) -> Result<Option<CgroupDir>> {
+        let path = self.root.join(cgroup.as_str());
+        let flags = OFlag::O_DIRECTORY | OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let fail = |e: Errno| HostError::Read { path: path.clone(), source: e.into() };
+        let fd = match open(&path, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::ENOENT | Errno::ENODEV | Errno::ENOTDIR) => return Ok(None),
+            Err(errno) => return Err(fail(errno)),
+        };
+        let id = CgroupId(fstat(&fd).map_err(fail)?.st_ino);
+        Ok(Some(CgroupDir { cgroup: cgroup.clone(), path, id, fd }))
+    }
+
+    /// Names of the child cgroups, sorted; empty if the cgroup vanished.
+    ///
+    /// # Errors
+    /// Anything but absence.
+    pub fn children(&self, cgroup: &CgroupPath) -> Result<Vec<CgroupPath>> {
+        let path = self.root.join(cgroup.as_str());
+        let fail = |source| HostError::Read { path: path.clone(), source };
+        let Some(entries) = or_absent(fs::read_dir(&path)).map_err(fail)? else {
+            return Ok(Vec::new());
+        };
+        let mut out: Vec<CgroupPath> = entries
+            .filter_map(io::Result::ok)
+            .filter(|e| e.file_type().is_ok_and(|t| t.is_dir()))
+            .filter_map(|e| e.file_name().to_str().map(|name| cgroup.child(name)))
+            .collect();
+        out.sort();
+        Ok(out)
+    }
+
+    /// Path of a file of a cgroup on this host, for watches.
+    pub fn file(&self, cgroup: &CgroupPath, name: &str) -> PathBuf {
+        self.root.join(cgroup.as_str()).join(name)
+    }
+}
+
+/// An open cgroup directory: stays the same cgroup even if its path is used again.
+#[derive(Debug)]
+pub struct CgroupDir {
+    cgroup: CgroupPath,
+    path: PathBuf,
+    id: CgroupId,
+    fd: OwnedFd,
+}
+
+impl CgroupDir {
+    /// Which cgroup this is.
+    pub fn id(&self) -> CgroupId {
+        self.id
+    }
+
+    /// Its path in the hierarchy.
+    pub fn cgroup(&self) -> &CgroupPath {
+        &self.cgroup
+    }
+
+    /// Full path of one of its files, for messages.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The text of a file, or `None` if the file or the cgroup is not there (any more).
+    ///
+    /// # Errors
+    /// Anything but absence.
+    pub fn read(&self, name: &str) -> Result<Option<String>> {
+        let fail = |source| HostError::Read { path: self.file(name), source };
+        let Some(mut file) = self.open(name, OFlag::O_RDONLY).map_err(fail)? else {
+            return Ok(None);
+        };
+        let mut text = String::new();
+        or_absent(file.read_to_string(&mut text)).map(|n| n.map(|_| text)).map_err(fail)
+    }
+
+    /// Writes a value in one write call; `false` if the file or the cgroup is gone.
+    ///
+    /// # Errors
+    /// Anything but absence; `EAGAIN` and `EINTR` are passed on in the cause.
+    pub fn write(&self, name: &str, value: &str) -> Result<bool> {
+        let fail = |source| HostError::Write {
+            path: self.file(name),
+            value: value.to_owned(),
+            source,
+        };
+        let Some(mut file) = self.open(name, OFlag::O_WRONLY | OFlag::O_TRUNC).map_err(fail)? else {
+            return Ok(false);
+        };
+        // One call, not write_all: the kernel takes a value as one write.
+        or_absent(file.write(value.as_bytes())).map(|n| n.is_some()).map_err(fail)
+    }
+
+    fn open(&self, name: &str, flags: OFlag) -> io::Result<Option<File>> {
+        let opened = openat(
+            self.fd.as_fd(),
+            OsStr::new(name),
+            flags | OFlag::O_CLOEXEC,
+            Mode::empty(),
+        );
+        or_absent(opened.map(File::from).map_err(io::Error::from))
+    }
+}
+
+/// Turns "it is gone" into `None`: ENOENT before open, ENODEV after.
+fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.raw_os_error() == Some(Errno::ENODEV as i32) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Identity of a directory that is not opened for longer.
+///
+/// # Errors
+/// Anything but absence.
+pub fn inode(path: &Path) -> io::Result<Option<u64>> {
+    or_absent(fs::metadata(path).map(|m| m.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        let cgroup = dir.path().join("sys/fs/cgroup/a.slice");
+        fs::create_dir_all(&cgroup).unwrap();
+        fs::write(dir.path().join("sys/fs/cgroup/cgroup.controllers"), "memory\n").unwrap();
+        fs::write(cgroup.join("memory.low"), "0\n").unwrap();
+        let host = Host::fake(dir.path());
+        (dir, host)
+    }
+
+    #[test]
+    fn reads_and_writes_through_the_open_directory() {
+        let (_dir, host) = host();
+        let cgroups = host.cgroups().unwrap();
+        let a = cgroups.open(&CgroupPath::new("a.slice")).unwrap().unwrap();
+        assert!(a.write("memory.low", "4096").unwrap());
+        assert_eq!(a.read("memory.low").unwrap().as_deref(), Some("4096"));
+    }
+
+    #[test]
+    fn what_vanished_is_absent_not_an_error() {
+        let (dir, host) = host();
+        let cgroups = host.cgroups().unwrap();
+        let a = cgroups.open(&CgroupPath::new("a.slice")).unwrap().unwrap();
+        fs::remove_dir_all(dir.path().join("sys/fs/cgroup/a.slice")).unwrap();
+        assert!(!a.write("memory.low", "1").unwrap());
+        assert_eq!(a.read("memory.low").unwrap(), None);
+        assert!(cgroups.open(&CgroupPath::new("a.slice")).unwrap().is_none());
+        assert!(cgroups.children(&CgroupPath::new("a.slice")).unwrap().is_empty());
+        assert_eq!(host.read("proc/meminfo").unwrap(), None);
+    }
+
+    #[test]
+    fn a_host_without_cgroup2_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Host::fake(dir.path()).cgroups().unwrap_err();
+        assert!(error.to_string().ends_with("is no cgroup v2 hierarchy"));
+    }
+}

@@ -1,0 +1,209 @@
+//! Control groups as the sensors see them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, Pressure};
+
+/// The inode of a cgroup directory. Paths are used again by later cgroups, ids are not while the
+/// directory lives, so a step is only carried out when both still match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CgroupId(pub u64);
+
+/// Path of a cgroup below the hierarchy's root, without leading slash; the root itself is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CgroupPath(String);
+
+/// Who owns the knobs of a cgroup, hence through whom they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeper {
+    /// The system manager: slow values go over D-Bus, or its next write undoes ours.
+    Systemd,
+    /// Nobody: the file is the truth (cgroupfs driver, or below a delegated unit).
+    File,
+}
+
+impl CgroupPath {
+    /// From a path below the root; surrounding slashes are dropped.
+    pub fn new(path: &str) -> CgroupPath {
+        CgroupPath(path.trim_matches('/').to_owned())
+    }
+
+    /// The text, without leading slash.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the root of the hierarchy.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Last component.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or("")
+    }
+
+    /// The parent; `None` for the root.
+    pub fn parent(&self) -> Option<CgroupPath> {
+        if self.is_root() {
+            return None;
+        }
+        Some(CgroupPath(self.0.rsplit_once('/').map_or("", |(up, _)| up).to_owned()))
+    }
+
+    /// `self/name`.
+    #[must_use]
+    pub fn child(&self, name: &str) -> CgroupPath {
+        if self.is_root() { CgroupPath::new(name) } else { CgroupPath(format!("{}/{name}", self.0)) }
+    }
+
+    /// Parents from the nearest up to, and without, the root.
+    pub fn ancestors(&self) -> impl Iterator<Item = CgroupPath> + use<> {
+        std::iter::successors(self.parent(), CgroupPath::parent).take_while(|p| !p.is_root())
+    }
+
+    /// Whether `self` lies below `other`, or is it.
+    pub fn is_within(&self, other: &CgroupPath) -> bool {
+        other.is_root()
+            || self.0.strip_prefix(&other.0).is_some_and(|r| r.is_empty() || r.starts_with('/'))
+    }
+
+    /// The unit name if the system manager keeps this cgroup.
+    ///
+    /// Below a user manager (`user@1000.service/…`) units belong to another manager, and below a
+    /// scope or service to its payload.
+    pub fn unit(&self) -> Option<&str> {
+        let inside_unit =
+            self.ancestors().any(|a| a.name().ends_with(".service") || a.name().ends_with(".scope"));
+        let name = self.name();
+        let is_unit = [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end));
+        (is_unit && !inside_unit).then_some(name)
+    }
+
+    /// Who owns the knobs here.
+    pub fn keeper(&self) -> Keeper {
+        if self.unit().is_some() { Keeper::Systemd } else { Keeper::File }
+    }
+}
+
+impl fmt::Display for CgroupPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}", self.0)
+    }
+}
+
+/// A limit that may be absent; the kernel writes it as `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// At most this much.
+    Bytes(Bytes),
+    /// No limit.
+    Max,
+}
+
+impl Limit {
+    /// The number, or `None` where there is no limit.
+    pub fn bytes(self) -> Option<Bytes> {
+        match self {
+            Limit::Bytes(bytes) => Some(bytes),
+            Limit::Max => None,
+        }
+    }
+}
+
+/// Counters of `memory.events`, since the cgroup was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryEvents {
+    /// Reclaimed although below `memory.low`. No loss signal under MGLRU on 6.12.
+    pub low: u64,
+    /// Went over `memory.high`.
+    pub high: u64,
+    /// Hit `memory.max`.
+    pub max: u64,
+    /// Out of memory inside the cgroup.
+    pub oom: u64,
+    /// Processes killed.
+    pub oom_kill: u64,
+}
+
+/// The memory controller's files of one cgroup at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySample {
+    /// `memory.current`.
+    pub current: Bytes,
+    /// `memory.swap.current`; zero where swap accounting is absent.
+    pub swap: Bytes,
+    /// `memory.min`, as read.
+    pub min: Bytes,
+    /// `memory.low`, as read.
+    pub low: Bytes,
+    /// `memory.high`.
+    pub high: Limit,
+    /// `memory.max`.
+    pub max: Limit,
+    /// Anonymous memory.
+    pub anon: Bytes,
+    /// Page cache used again since it was read.
+    pub active_file: Bytes,
+    /// Page cache not used again.
+    pub inactive_file: Bytes,
+    /// Shared memory and tmpfs.
+    pub shmem: Bytes,
+    /// Kernel memory that reclaim cannot free.
+    pub kernel: Bytes,
+    /// Swap cache: in memory and in swap at once.
+    pub swapcached: Bytes,
+    /// Pages of the working set that came back, since the cgroup was made (anonymous).
+    pub refault_anon: u64,
+    /// The same for page cache.
+    pub refault_file: u64,
+    /// `memory.events`.
+    pub events: MemoryEvents,
+    /// `memory.pressure`, absent where PSI is off.
+    pub pressure: Option<Pressure>,
+}
+
+/// One cgroup in a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Group {
+    /// Where it is.
+    pub path: CgroupPath,
+    /// Which one it is.
+    pub id: CgroupId,
+    /// Its memory.
+    pub memory: MemorySample,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancestors_stop_below_the_root() {
+        let path = CgroupPath::new("/a.slice/a-b.slice/x.scope/");
+        let up: Vec<_> = path.ancestors().map(|p| p.to_string()).collect();
+        assert_eq!(up, ["/a.slice/a-b.slice", "/a.slice"]);
+        assert_eq!(CgroupPath::new("").parent(), None);
+    }
+
+    #[test]
+    fn units_of_the_system_manager_only() {
+        let unit = |p: &str| CgroupPath::new(p).unit().map(str::to_owned);
+        assert_eq!(unit("system.slice/docker-1.scope").as_deref(), Some("docker-1.scope"));
+        assert_eq!(unit("system.slice").as_deref(), Some("system.slice"));
+        assert_eq!(unit("user.slice/user-1.slice/user@1.service/docker-1.scope"), None);
+        assert_eq!(unit("docker/abc"), None);
+    }
+
+    #[test]
+    fn within_compares_components() {
+        let a = CgroupPath::new("a");
+        assert!(CgroupPath::new("a/b").is_within(&a) && a.is_within(&a));
+        assert!(!CgroupPath::new("ab").is_within(&a));
+    }
+}

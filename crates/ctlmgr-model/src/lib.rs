@@ -1,0 +1,25 @@
+//! The words of ctlmgr.
+//!
+//! Every other crate speaks in these types. The data flow is
+//! `Snapshot` + `Settings` → decide → `Plan` of `Step`s → outcomes; nothing here performs I/O,
+//! reads a clock or knows a file name.
+
+mod group;
+mod plan;
+mod quantity;
+mod selector;
+mod settings;
+mod snapshot;
+mod workload;
+
+pub use group::{CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
+pub use plan::{
+    Action, Bound, CapacityAccount, Knob, Outcome, Plan, Reason, Rung, Step, Verdict, VerdictKind,
+};
+pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};
+pub use selector::{Selector, SelectorField};
+pub use settings::{
+    Bystanders, ClassName, Headroom, MemorySettings, Mode, Origin, Rule, RuleEffect, Settings,
+};
+pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
+pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

@@ -1,0 +1,232 @@
+//! What deciding produces: data that leaves nothing to choose.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, CgroupId, CgroupPath, Millis, Percent, Weight, WorkloadName};
+
+/// A file of the memory controller that holds an amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Knob {
+    /// Best-effort protection.
+    #[serde(rename = "memory.low")]
+    MemoryLow,
+    /// Hard protection.
+    #[serde(rename = "memory.min")]
+    MemoryMin,
+}
+
+impl Knob {
+    /// Every knob that ctlmgr may leave a value in.
+    pub const ALL: [Knob; 2] = [Knob::MemoryLow, Knob::MemoryMin];
+
+    /// File name in a cgroup directory.
+    pub const fn file(self) -> &'static str {
+        match self {
+            Knob::MemoryLow => "memory.low",
+            Knob::MemoryMin => "memory.min",
+        }
+    }
+
+    /// The knob with this file name.
+    pub fn from_file(name: &str) -> Option<Knob> {
+        Knob::ALL.into_iter().find(|k| k.file() == name)
+    }
+}
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.file())
+    }
+}
+
+/// One thing to do to one cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Write an amount.
+    Set {
+        /// Which file.
+        knob: Knob,
+        /// Value read in the snapshot.
+        from: Bytes,
+        /// Value that undo puts back: what others last wrote.
+        prior: Bytes,
+        /// Value after.
+        to: Bytes,
+    },
+    /// Ask the kernel to reclaim, at most `chunk` at a time.
+    Reclaim {
+        /// How much in all.
+        amount: Bytes,
+        /// How much per write.
+        chunk: Bytes,
+    },
+}
+
+/// Rung of the ladder that a step belongs to (design: protect, reclaim, …).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// memory.low and memory.min.
+    Protect,
+    /// memory.reclaim before global reclaim starts.
+    Reclaim,
+}
+
+/// Why a step exists, in words an operator understands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Reason(pub String);
+
+/// One step of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Where.
+    pub path: CgroupPath,
+    /// Which cgroup that was; dropped if another one is there now.
+    pub id: CgroupId,
+    /// What.
+    pub action: Action,
+    /// Rung.
+    pub rung: Rung,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.action {
+            Action::Set { knob, from, to, .. } => {
+                write!(f, "{} {knob}: {from} -> {to}", self.path)
+            }
+            Action::Reclaim { amount, .. } => write!(f, "{} reclaim {amount}", self.path),
+        }
+    }
+}
+
+/// What decided a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Weight times basis: it gives way.
+    Weight,
+    /// It has all it needs.
+    Demand,
+    /// Its floor.
+    Floor,
+    /// Its hard limit.
+    Max,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Bound::Weight => "weight",
+            Bound::Demand => "demand",
+            Bound::Floor => "floor",
+            Bound::Max => "max",
+        })
+    }
+}
+
+/// Whether a verdict is about something managed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VerdictKind {
+    /// A managed workload.
+    Workload,
+    /// A unit nobody asked ctlmgr to manage.
+    Bystander,
+}
+
+/// What was decided about one workload, and from what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Who.
+    pub name: WorkloadName,
+    /// Managed or not.
+    pub kind: VerdictKind,
+    /// Its cgroup.
+    pub path: CgroupPath,
+    /// Its weight.
+    pub weight: Weight,
+    /// Where the weight comes from.
+    pub weight_from: String,
+    /// Memory promised, if any.
+    pub promise: Option<Bytes>,
+    /// Size basis: the promise, else slow-moving demand.
+    pub basis: Bytes,
+    /// Estimated working set.
+    pub demand: Bytes,
+    /// What it holds now.
+    pub held: Bytes,
+    /// What it has in swap.
+    pub swapped: Bytes,
+    /// What it may keep.
+    pub share: Bytes,
+    /// What decided that.
+    pub bound: Bound,
+    /// Kept in any case.
+    pub floor: Bytes,
+    /// Working-set pages that came back per second.
+    pub refaults_per_sec: u64,
+    /// Share of the last 10 s in which some task waited for memory, per cent; absent without PSI.
+    pub stall_pct: Option<Percent>,
+    /// The rule in words.
+    pub reason: Reason,
+}
+
+/// How the capacity was computed: total − host − headroom.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapacityAccount {
+    /// `MemTotal`.
+    pub total: Bytes,
+    /// Used by the kernel and by small units: not ours to share out.
+    pub host: Bytes,
+    /// Kept free.
+    pub headroom: Bytes,
+    /// What is shared out.
+    pub capacity: Bytes,
+    /// What is asked for.
+    pub demand: Bytes,
+}
+
+impl CapacityAccount {
+    /// Whether more is asked for than there is.
+    pub fn is_contended(&self) -> bool {
+        self.demand > self.capacity
+    }
+}
+
+/// The result of one decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Time of the snapshot it was made from.
+    pub at: Millis,
+    /// The capacity and how it came about.
+    pub account: CapacityAccount,
+    /// One entry per workload and bystander, by name.
+    pub verdicts: Vec<Verdict>,
+    /// What to do, in order.
+    pub steps: Vec<Step>,
+    /// Promises and labels that could not be followed, each in words.
+    pub complaints: Vec<String>,
+}
+
+/// What became of a step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Written and read back.
+    Done,
+    /// Reclaimed this much, by the kernel's word.
+    Reclaimed(Bytes),
+    /// The cgroup was gone, or another one had its path.
+    Vanished,
+    /// Read back something else: another writer.
+    Overridden(Bytes),
+    /// It failed.
+    Failed(String),
+}

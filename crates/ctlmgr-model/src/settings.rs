@@ -1,0 +1,193 @@
+//! Validated settings. Nothing here is checked again later.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use glob::Pattern;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::{Bytes, Millis, Percent, Selector, Weight};
+
+/// What a job may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Not even watched.
+    Off,
+    /// Decide and show, never write.
+    #[default]
+    Observe,
+    /// Decide and write.
+    Act,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Mode::Off => "off",
+            Mode::Observe => "observe",
+            Mode::Act => "act",
+        })
+    }
+}
+
+/// Name of a class of weights.
+pub type ClassName = String;
+
+/// Free memory kept so that global reclaim stays asleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Headroom {
+    /// Part of `MemTotal`.
+    Percent(Percent),
+    /// A fixed amount.
+    Bytes(Bytes),
+}
+
+impl Headroom {
+    /// The amount on a machine of this size.
+    pub fn of(self, total: Bytes) -> Bytes {
+        match self {
+            Headroom::Percent(percent) => total.scaled(percent),
+            Headroom::Bytes(bytes) => bytes.min(total),
+        }
+    }
+}
+
+/// How units that nobody asked ctlmgr to manage are treated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Bystanders {
+    /// Their weight when memory is short.
+    pub weight: Weight,
+    /// What each of them keeps in any case.
+    pub floor: Bytes,
+    /// Units that are never reclaimed from.
+    #[serde(serialize_with = "patterns")]
+    pub spared: Vec<Pattern>,
+}
+
+fn patterns<S: Serializer>(list: &[Pattern], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(list.iter().map(Pattern::as_str))
+}
+
+/// Settings of the memory job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MemorySettings {
+    /// What the job may do.
+    pub mode: Mode,
+    /// Free memory kept.
+    pub headroom: Headroom,
+    /// A `memory.low` change smaller than this part of the value is not written.
+    pub hysteresis: Percent,
+    /// A `memory.low` change smaller than this is not written.
+    pub hysteresis_bytes: Bytes,
+    /// Most that one `memory.reclaim` write asks for.
+    pub reclaim_chunk: Bytes,
+    /// Most that is reclaimed in one cycle, over all groups.
+    pub reclaim_per_cycle: Bytes,
+    /// How fast an undeclared basis follows demand: half of a change in this time.
+    pub basis_half_life: Millis,
+    /// How fast estimated demand decays.
+    pub demand_half_life: Millis,
+    /// Units that nobody asked ctlmgr to manage.
+    pub bystanders: Bystanders,
+}
+
+/// Where a setting was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Origin {
+    /// The file.
+    pub file: String,
+    /// Line in it, from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// What a rule sets; `None` leaves it to the next rule or the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RuleEffect {
+    /// Weight, or that of the named class.
+    pub weight: Option<Weight>,
+    /// Memory promised.
+    pub promise: Option<Bytes>,
+    /// Memory kept in any case (memory.min).
+    pub floor: Option<Bytes>,
+    /// Whether ctlmgr manages the workload at all.
+    pub managed: Option<bool>,
+}
+
+/// One `[[rule]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Rule {
+    /// Which workloads.
+    pub selector: Selector,
+    /// What it sets.
+    pub effect: RuleEffect,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+/// Everything an operator can set, validated.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Settings {
+    /// The memory job.
+    pub memory: MemorySettings,
+    /// Weight of each class, built-in ones included.
+    pub classes: BTreeMap<ClassName, Weight>,
+    /// Rules, least precise first: a later one wins.
+    pub rules: Vec<Rule>,
+    /// Whether containers are managed unless a rule or label says otherwise.
+    pub manage_containers: bool,
+    /// systemd units to manage.
+    #[serde(serialize_with = "patterns")]
+    pub units: Vec<Pattern>,
+}
+
+impl Default for MemorySettings {
+    fn default() -> Self {
+        MemorySettings {
+            mode: Mode::Observe,
+            headroom: Headroom::Percent(Percent(5)),
+            hysteresis: Percent(2),
+            hysteresis_bytes: Bytes::mib(8),
+            reclaim_chunk: Bytes::mib(16),
+            reclaim_per_cycle: Bytes::mib(256),
+            basis_half_life: Millis(600_000),
+            demand_half_life: Millis(60_000),
+            bystanders: Bystanders::default(),
+        }
+    }
+}
+
+impl Default for Bystanders {
+    fn default() -> Self {
+        let spared = ["ctlmgr*", "docker.*", "containerd.*", "dbus*", "ssh*", "systemd-*", "init.scope"];
+        Bystanders {
+            weight: Weight::DEFAULT,
+            floor: Bytes::mib(64),
+            // A constant pattern that did not parse would show in the first test that runs.
+            spared: spared.iter().filter_map(|p| Pattern::new(p).ok()).collect(),
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let names = ["critical", "high", "normal", "low", "idle"];
+        Settings {
+            memory: MemorySettings::default(),
+            classes: names
+                .into_iter()
+                .filter_map(|name| Some((name.to_owned(), Weight::of_class(name)?)))
+                .collect(),
+            rules: Vec::new(),
+            manage_containers: true,
+            units: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What the sensors saw at one moment.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, Group, Millis, Workload};
+
+/// One line of a PSI file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PressureLine {
+    /// Share of the last 10 s lost, in per cent (0–100).
+    pub avg10_pct: f32,
+    /// Total time lost since boot, in microseconds.
+    pub total_usec: u64,
+}
+
+impl Eq for PressureLine {}
+
+/// Pressure stall information of one resource.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    /// At least one task stalled.
+    pub some: PressureLine,
+    /// All non-idle tasks stalled.
+    pub full: PressureLine,
+}
+
+/// Which page-aging algorithm the kernel runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LruFlavour {
+    /// Multi-generational LRU; on 6.12 global reclaim largely ignores `memory.low`.
+    Mglru,
+    /// Active and inactive lists.
+    Classic,
+}
+
+/// The machine as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostSample {
+    /// `MemTotal`; it changes under balloons and hotplug.
+    pub mem_total: Bytes,
+    /// `MemFree`.
+    pub mem_free: Bytes,
+    /// `MemAvailable`.
+    pub mem_available: Bytes,
+    /// Page cache on the file LRU lists, and clean slab: what reclaim gets without loss.
+    pub reclaimable_cache: Bytes,
+    /// `SwapTotal`.
+    pub swap_total: Bytes,
+    /// `SwapFree`.
+    pub swap_free: Bytes,
+    /// `/proc/pressure/memory`; absent where PSI is off.
+    pub pressure: Option<Pressure>,
+    /// Page-aging algorithm; absent where it cannot be told.
+    pub lru: Option<LruFlavour>,
+}
+
+/// Something that could not be read. A gap never tightens anything.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The sensor, and the path or object it looked at.
+    pub what: String,
+    /// Why nothing came.
+    pub why: String,
+}
+
+/// The world at one moment; deciding takes nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Monotonic time of the reading.
+    pub at: Millis,
+    /// The machine.
+    pub host: HostSample,
+    /// What ctlmgr manages.
+    pub workloads: Vec<Workload>,
+    /// Other cgroups of some size: units nobody asked ctlmgr to manage. They have a share too.
+    pub bystanders: Vec<Group>,
+    /// Ancestors of the workloads, without the root.
+    pub ancestors: Vec<Group>,
+    /// What could not be read.
+    pub gaps: Vec<Gap>,
+}

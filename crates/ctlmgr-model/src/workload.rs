@@ -1,0 +1,86 @@
+//! What ctlmgr manages.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, Group};
+
+/// The name an operator uses: container name, else unit name, else short id.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct WorkloadName(pub String);
+
+impl fmt::Display for WorkloadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// What dockerd knows about a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerFacts {
+    /// Full id, 64 hex digits.
+    pub id: String,
+    /// Name without the leading slash.
+    pub name: Option<String>,
+    /// Image reference.
+    pub image: Option<String>,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// `--memory-reservation`, a promise made by the user.
+    pub reservation: Option<Bytes>,
+}
+
+/// Where a workload comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// A container; what dockerd does not tell (yet) is empty.
+    Container(ContainerFacts),
+    /// A systemd unit chosen by configuration.
+    Unit(String),
+}
+
+/// A container or unit together with its cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Its name.
+    pub name: WorkloadName,
+    /// Where it comes from.
+    pub source: Source,
+    /// Its cgroup.
+    pub group: Group,
+}
+
+impl Workload {
+    /// A label of the container, if it is one and has it.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        match &self.source {
+            Source::Container(facts) => facts.labels.get(key).map(String::as_str),
+            Source::Unit(_) => None,
+        }
+    }
+
+    /// The compose project, if any.
+    pub fn project(&self) -> Option<&str> {
+        self.label("com.docker.compose.project")
+    }
+
+    /// The image, if it is a container.
+    pub fn image(&self) -> Option<&str> {
+        match &self.source {
+            Source::Container(facts) => facts.image.as_deref(),
+            Source::Unit(_) => None,
+        }
+    }
+
+    /// The unit, if it is one.
+    pub fn unit(&self) -> Option<&str> {
+        match &self.source {
+            Source::Unit(unit) => Some(unit),
+            Source::Container(_) => None,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A linter for plans, independent of the planner: run in every test and before every act.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ctlmgr_model::{Action, Bytes, CgroupId, Group, Knob, Plan, Settings, Snapshot, Step};
+
+use crate::memory::read;
+use crate::order;
+
+/// A rule that a plan breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// The step's cgroup is not in the snapshot.
+    UnknownTarget(Step),
+    /// `from` is not what the snapshot says.
+    StaleValue(Step),
+    /// Two writes to one knob.
+    WrittenTwice(Step),
+    /// Steps are not in a safe order.
+    Disorder(Step),
+    /// More is protected than the machine has.
+    Overcommitted {
+        /// Which protection.
+        knob: Knob,
+        /// How much in all.
+        sum: Bytes,
+    },
+    /// An ancestor would hold less than the workloads below it.
+    Uncovered {
+        /// Which ancestor.
+        path: String,
+        /// Which protection.
+        knob: Knob,
+    },
+    /// Reclaim without contention, or beyond the cycle's budget.
+    GratuitousReclaim(Bytes),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Violation::UnknownTarget(s) => write!(f, "step on an unknown cgroup: {s}"),
+            Violation::StaleValue(s) => write!(f, "step from a value that was not read: {s}"),
+            Violation::WrittenTwice(s) => write!(f, "second write to one knob: {s}"),
+            Violation::Disorder(s) => write!(f, "step out of order: {s}"),
+            Violation::Overcommitted { knob, sum } => write!(f, "{knob} sums up to {sum}"),
+            Violation::Uncovered { path, knob } => write!(f, "{path} does not cover {knob}"),
+            Violation::GratuitousReclaim(sum) => write!(f, "reclaim of {sum} without need"),
+        }
+    }
+}
+
+/// All rules that `plan` breaks on `snapshot`; empty for a sound plan.
+pub fn check(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Violation> {
+    let groups: BTreeMap<CgroupId, &Group> = snapshot
+        .workloads
+        .iter()
+        .map(|w| &w.group)
+        .chain(&snapshot.bystanders)
+        .chain(&snapshot.ancestors)
+        .map(|g| (g.id, g))
+        .collect();
+    let mut out = check_steps(plan, &groups);
+    for knob in Knob::ALL {
+        out.extend(check_protection(knob, plan, snapshot));
+    }
+    out.extend(check_reclaim(settings, plan));
+    out
+}
+
+fn check_steps(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violation> {
+    let mut out = Vec::new();
+    let mut seen = BTreeSet::new();
+    for step in &plan.steps {
+        let Some(group) = groups.get(&step.id).filter(|g| g.path == step.path) else {
+            out.push(Violation::UnknownTarget(step.clone()));
+            continue;
+        };
+        if let Action::Set { knob, from, .. } = &step.action {
+            if read(group, *knob) != *from {
+                out.push(Violation::StaleValue(step.clone()));
+            }
+            if !seen.insert((step.id, *knob)) {
+                out.push(Violation::WrittenTwice(step.clone()));
+            }
+        }
+    }
+    for pair in plan.steps.windows(2).filter(|p| order::key(&p[0]) > order::key(&p[1])) {
+        out.push(Violation::Disorder(pair[1].clone()));
+    }
+    out
+}
+
+/// The value of a knob once the plan is carried out.
+fn after(plan: &Plan, group: &Group, knob: Knob) -> Bytes {
+    let set = plan.steps.iter().filter(|s| s.id == group.id).find_map(|s| match s.action {
+        Action::Set { knob: k, to, .. } if k == knob => Some(to),
+        _ => None,
+    });
+    set.unwrap_or_else(|| read(group, knob))
+}
+
+fn check_protection(knob: Knob, plan: &Plan, snapshot: &Snapshot) -> Vec<Violation> {
+    // What the plan leaves alone may be somebody else's, and is theirs to answer for.
+    let is_touched = |g: &Group| after(plan, g, knob) != read(g, knob);
+    let workloads = || snapshot.workloads.iter().map(|w| &w.group);
+    let mut out = Vec::new();
+    let sum: Bytes = workloads().filter(|g| is_touched(g)).map(|g| after(plan, g, knob)).sum();
+    if sum > snapshot.host.mem_total {
+        out.push(Violation::Overcommitted { knob, sum });
+    }
+    for ancestor in &snapshot.ancestors {
+        let below: Bytes = workloads()
+            .filter(|g| g.path.is_within(&ancestor.path) && is_touched(g))
+            .map(|g| after(plan, g, knob))
+            .sum();
+        // An ancestor written within the last second is left for the next cycle.
+        if is_touched(ancestor) && after(plan, ancestor, knob) < below {
+            let path = ancestor.path.to_string();
+            out.push(Violation::Uncovered { path, knob });
+        }
+    }
+    out
+}
+
+fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
+    let sum: Bytes = plan
+        .steps
+        .iter()
+        .filter_map(|s| match s.action {
+            Action::Reclaim { amount, .. } => Some(amount),
+            Action::Set { .. } => None,
+        })
+        .sum();
+    let is_needless = sum > Bytes::ZERO && !plan.account.is_contended();
+    let is_excessive = sum > settings.memory.reclaim_per_cycle;
+    (is_needless || is_excessive).then_some(Violation::GratuitousReclaim(sum))
+}

@@ -1,0 +1,167 @@
+//! Demand: how much memory a workload needs, estimated from what the kernel counts.
+//!
+//! # Problem
+//! `memory.current` is no need: it holds page cache that nobody reads again, and it lacks what
+//! was already swapped out and is wanted back.
+//!
+//! # Approach
+//! Working set = anonymous + shared + active file + unreclaimable kernel memory, plus what is
+//! coming back: the swapped part, as far as the refault rate would bring it back within
+//! [`RETURN_HORIZON_SECS`]. Rises count at once, falls decay, so that a short dip does not cost
+//! the protection that the next burst needs.
+//!
+//! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
+//! does not earn entitlement (design §5).
+//!
+//! # Properties
+//! demand ≤ max; demand never below the present working set; without new samples nothing changes;
+//! basis lies between its old value and demand.
+
+use ctlmgr_model::{Bytes, CgroupId, Group, Limit, MemorySample, MemorySettings, Millis};
+
+/// How far ahead refaults are believed, in seconds.
+pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
+/// A basis is never below this much of demand: what a small newcomer needs to live.
+pub(crate) const LIVING: Bytes = Bytes::mib(64);
+
+/// What is remembered of one cgroup.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Estimate {
+    pub at: Millis,
+    pub demand: Bytes,
+    pub basis: Bytes,
+    pub refaults: u64,
+    pub refaults_per_sec: u64,
+}
+
+/// The next estimate from the last one and a sample.
+pub(crate) fn estimate(
+    settings: &MemorySettings,
+    last: Option<Estimate>,
+    at: Millis,
+    memory: &MemorySample,
+) -> Estimate {
+    let refaults = memory.refault_anon + memory.refault_file;
+    let Some(last) = last else {
+        let demand = capped(working_set(memory), memory.max);
+        return Estimate { at, demand, basis: demand, refaults, refaults_per_sec: 0 };
+    };
+    let passed = at.since(last.at);
+    let rate = match passed.0 {
+        0 => last.refaults_per_sec,
+        ms => refaults.saturating_sub(last.refaults).saturating_mul(1000) / ms,
+    };
+    let now = capped(working_set(memory) + returning(memory, rate), memory.max);
+    let faded = toward(last.demand, now, passed, settings.demand_half_life);
+    let demand = capped(now.max(faded), memory.max);
+    Estimate {
+        at,
+        demand,
+        basis: toward(last.basis, demand, passed, settings.basis_half_life),
+        refaults,
+        refaults_per_sec: rate,
+    }
+}
+
+/// The size basis: what was promised, else slow-moving demand but enough to live.
+pub(crate) fn basis(promise: Option<Bytes>, estimate: &Estimate) -> Bytes {
+    promise.unwrap_or_else(|| estimate.basis.max(estimate.demand.min(LIVING)))
+}
+
+/// Estimates for all groups of a snapshot; what vanished is forgotten.
+pub(crate) fn estimate_all<'a>(
+    settings: &MemorySettings,
+    last: &std::collections::BTreeMap<CgroupId, Estimate>,
+    at: Millis,
+    groups: impl Iterator<Item = &'a Group>,
+) -> std::collections::BTreeMap<CgroupId, Estimate> {
+    groups
+        .map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), at, &g.memory)))
+        .collect()
+}
+
+fn working_set(memory: &MemorySample) -> Bytes {
+    memory.anon + memory.shmem + memory.active_file + memory.kernel
+}
+
+fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
+    let away = memory.swap - memory.swapcached;
+    let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
+    away.min(Bytes(wanted))
+}
+
+fn capped(demand: Bytes, max: Limit) -> Bytes {
+    max.bytes().map_or(demand, |max| demand.min(max))
+}
+
+/// Moves `from` towards `to`, half the way per `half_life`.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "amounts up to 2^53 are exact, and the result lies between two of them"
+)]
+fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) -> Bytes {
+    if half_life.0 == 0 {
+        return to;
+    }
+    let keep = (-(passed.0 as f64) / half_life.0 as f64).exp2();
+    let value = to.0 as f64 + (from.0 as f64 - to.0 as f64) * keep;
+    Bytes(value as u64).clamp(from.min(to), from.max(to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::testing::sample;
+    use proptest::prelude::*;
+
+    fn settings() -> MemorySettings {
+        MemorySettings::default()
+    }
+
+    #[test]
+    fn cache_that_nobody_reads_again_is_no_need() {
+        let mut memory = sample(Bytes::mib(100));
+        memory.inactive_file = Bytes::mib(900);
+        memory.current = Bytes::mib(1000);
+        assert_eq!(estimate(&settings(), None, Millis(0), &memory).demand, Bytes::mib(100));
+    }
+
+    #[test]
+    fn what_comes_back_from_swap_is_need() {
+        let mut memory = sample(Bytes::mib(500));
+        let first = estimate(&settings(), None, Millis(0), &memory);
+        memory.swap = Bytes::mib(300);
+        let idle = estimate(&settings(), Some(first), Millis(1000), &memory);
+        assert_eq!(idle.demand, Bytes::mib(500), "swapped and never wanted: cold");
+        memory.refault_anon = 2000;
+        let hot = estimate(&settings(), Some(idle), Millis(2000), &memory);
+        assert_eq!(hot.refaults_per_sec, 2000);
+        assert_eq!(hot.demand, Bytes::mib(800));
+    }
+
+    #[test]
+    fn a_sudden_hog_does_not_earn_basis() {
+        let small = estimate(&settings(), None, Millis(0), &sample(Bytes::mib(10)));
+        let big = estimate(&settings(), Some(small), Millis(30_000), &sample(Bytes::mib(1000)));
+        assert_eq!(big.demand, Bytes::mib(1000));
+        assert!(big.basis < Bytes::mib(50), "{}", big.basis);
+    }
+
+    proptest! {
+        #[test]
+        fn bounds(old in 0u64..1 << 40, now in 0u64..1 << 40, swap in 0u64..1 << 40,
+                  refaults in 0u64..1 << 30, ms in 0u64..1 << 32, max in proptest::option::of(1u64..1 << 40)) {
+            let limit = max.map_or(Limit::Max, |m| Limit::Bytes(Bytes(m)));
+            let first = estimate(&settings(), None, Millis(0), &sample(Bytes(old)));
+            let mut memory = sample(Bytes(now));
+            (memory.max, memory.swap, memory.refault_anon) = (limit, Bytes(swap), refaults);
+            let next = estimate(&settings(), Some(first), Millis(ms), &memory);
+            prop_assert!(next.demand >= capped(Bytes(now), limit));
+            prop_assert!(next.demand <= capped(Bytes(u64::MAX), limit));
+            let (low, high) = (first.basis.min(next.demand), first.basis.max(next.demand));
+            prop_assert!(low <= next.basis && next.basis <= high);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a workload is entitled to: weight, promise, floor, and where each comes from.
+//!
+//! Precedence, weakest first: default, `--memory-reservation` (a promise), container labels,
+//! configuration rules by precision. The host's operator has the last word over an image's label.
+//! A label with garbage is a complaint and falls back to the default: nothing is ever tightened
+//! by what cannot be understood.
+
+use std::str::FromStr;
+
+use ctlmgr_model::{Bytes, Settings, Source, Weight, Workload};
+
+/// Weight, promise and floor of one workload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entitlement {
+    /// Whether ctlmgr acts on it.
+    pub managed: bool,
+    /// Weight.
+    pub weight: Weight,
+    /// Where the weight comes from, for `ctlmgr why`.
+    pub weight_from: String,
+    /// Memory promised.
+    pub promise: Option<Bytes>,
+    /// Memory kept in any case.
+    pub floor: Bytes,
+    /// Labels that could not be understood.
+    pub complaints: Vec<String>,
+}
+
+/// Works out what `workload` is entitled to.
+pub fn entitlement(settings: &Settings, workload: &Workload) -> Entitlement {
+    let mut result = Entitlement::by_default(settings, workload);
+    result.follow_labels(settings, workload);
+    for rule in settings.rules.iter().filter(|r| r.selector.matches(workload)) {
+        if let Some(weight) = rule.effect.weight {
+            result.weight = weight;
+            result.weight_from = format!("rule at {}", rule.origin);
+        }
+        result.promise = rule.effect.promise.or(result.promise);
+        result.floor = rule.effect.floor.unwrap_or(result.floor);
+        result.managed = rule.effect.managed.unwrap_or(result.managed);
+    }
+    result
+}
+
+impl Entitlement {
+    fn by_default(settings: &Settings, workload: &Workload) -> Self {
+        let (managed, promise) = match &workload.source {
+            Source::Container(facts) => (settings.manage_containers, facts.reservation),
+            Source::Unit(_) => (true, None),
+        };
+        Entitlement {
+            managed,
+            weight: Weight::DEFAULT,
+            weight_from: "default".to_owned(),
+            promise,
+            floor: Bytes::ZERO,
+            complaints: Vec::new(),
+        }
+    }
+
+    fn follow_labels(&mut self, settings: &Settings, workload: &Workload) {
+        if let Some(class) = workload.label("ctlmgr.class") {
+            match settings.classes.get(class) {
+                Some(weight) => {
+                    self.weight = *weight;
+                    self.weight_from = format!("label ctlmgr.class={class}");
+                }
+                None => self.complain(workload, "ctlmgr.class", class, "no such class"),
+            }
+        }
+        let weight = |text: &str| {
+            i64::from_str(text).ok().and_then(|n| Weight::new(n).ok()).ok_or("not 1–10000")
+        };
+        if let Some(weight) = self.read(workload, "ctlmgr.weight", weight) {
+            self.weight = weight;
+            self.weight_from = format!("label ctlmgr.weight={weight}");
+        }
+        let amount = |text: &str| Bytes::from_str(text).map_err(|_| "no amount of memory");
+        self.promise = self.read(workload, "ctlmgr.memory.promise", amount).or(self.promise);
+        let flag = |text: &str| bool::from_str(text).map_err(|_| "neither true nor false");
+        self.managed = self.read(workload, "ctlmgr.managed", flag).unwrap_or(self.managed);
+    }
+
+    fn read<T>(
+        &mut self,
+        workload: &Workload,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, &'static str>,
+    ) -> Option<T> {
+        let text = workload.label(key)?;
+        match parse(text) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                self.complain(workload, key, text, why);
+                None
+            }
+        }
+    }
+
+    fn complain(&mut self, workload: &Workload, key: &str, text: &str, why: &str) {
+        let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+        self.complaints.push(format!("{}: label {key}={shown} ignored: {why}", workload.name));
+    }
+}

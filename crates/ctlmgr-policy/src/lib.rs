@@ -1,0 +1,20 @@
+//! Deciding: `decide(settings, state, snapshot) → (plan, state')`.
+//!
+//! No I/O, no clock, no randomness, no log: the same input gives the same bytes. The daemon,
+//! dry run, replay and simulation all call the same function; only what follows differs.
+
+pub mod check;
+mod capacity;
+mod cover;
+mod demand;
+mod entitlement;
+mod memory;
+mod order;
+mod reclaim;
+pub mod share;
+mod state;
+
+pub use check::{Violation, check};
+pub use entitlement::{Entitlement, entitlement};
+pub use memory::decide;
+pub use state::State;

@@ -1,0 +1,564 @@
+//! The memory job: who keeps how much, and the steps that make it so.
+//!
+//! # Problem
+//! Under pressure the kernel decides who gives up memory by the order of its lists. The owner
+//! wants it decided by weight and promise: the same situation, the same result, with a reason.
+//!
+//! # Approach
+//! Estimate demand ([`crate::demand`]), work out the capacity, divide it by weight
+//! ([`crate::share`]), then map shares to knobs: *protect* with memory.low on workloads and cover
+//! on their ancestors, and *reclaim* early from those above their share ([`crate::reclaim`]).
+//!
+//! # Terms
+//! See design §3: share, promise, basis, floor, headroom.
+//!
+//! # Properties (tested here and in the closed loop of the testkit)
+//! Pure; in a steady world the second plan has no `Set`; a change under the hysteresis is not
+//! written; at most one write per knob and second; Σ memory.low of workloads ≤ capacity up to
+//! hysteresis; a gap (missing workload, missing PSI) removes steps, never adds one.
+
+use std::collections::BTreeMap;
+
+use ctlmgr_model::{
+    Action, Bound, Bytes, CapacityAccount, Group, Knob, Millis, Percent, Plan, Reason, Rung,
+    Settings, Snapshot, Step, Verdict, VerdictKind, WorkloadName,
+};
+
+use crate::cover;
+use crate::demand::{Estimate, basis, estimate_all};
+use crate::entitlement::{Entitlement, entitlement};
+use crate::order::order;
+use crate::reclaim::{Holding, reclaim};
+use crate::share::{Claim, divide};
+use crate::state::State;
+
+/// Least time between two writes of one knob.
+const WRITE_INTERVAL: Millis = Millis(1000);
+/// Hard protection is given for floors up to this part of the capacity.
+const FLOOR_PART: Percent = Percent(80);
+
+/// A participant in the division: a managed workload or a bystander.
+struct Party<'a> {
+    name: WorkloadName,
+    kind: VerdictKind,
+    group: &'a Group,
+    entitlement: Entitlement,
+    estimate: Estimate,
+}
+
+/// Decides what to do about memory.
+///
+/// `state` is what the last call returned, plus what [`State::learn`] was told since.
+pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
+    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
+    let state = State { estimates, ..state };
+    let parties = parties(settings, &state, snapshot);
+    let demand = parties.iter().map(|p| p.estimate.demand).sum();
+    let account = crate::capacity::account(&settings.memory, snapshot, demand);
+    let mut complaints = complaints(&state, snapshot, &parties);
+    let verdicts = verdicts(&account, &parties, &mut complaints);
+    let context = Context { settings, state: &state, snapshot, account: &account };
+    let steps = context.steps(&parties, &verdicts);
+    let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
+    (plan, state)
+}
+
+fn parties<'a>(settings: &Settings, state: &State, snapshot: &'a Snapshot) -> Vec<Party<'a>> {
+    let managed = snapshot.workloads.iter().map(|w| Party {
+        name: w.name.clone(),
+        kind: VerdictKind::Workload,
+        group: &w.group,
+        entitlement: entitlement(settings, w),
+        estimate: state.estimates[&w.group.id],
+    });
+    let bystanders = snapshot.bystanders.iter().map(|g| Party {
+        name: WorkloadName(g.path.name().to_owned()),
+        kind: VerdictKind::Bystander,
+        group: g,
+        entitlement: of_bystander(settings, g),
+        estimate: state.estimates[&g.id],
+    });
+    managed.chain(bystanders).collect()
+}
+
+fn of_bystander(settings: &Settings, group: &Group) -> Entitlement {
+    let rules = &settings.memory.bystanders;
+    let name = group.path.name();
+    let is_spared = rules.spared.iter().any(|p| p.matches(name));
+    Entitlement {
+        managed: !is_spared,
+        weight: rules.weight,
+        weight_from: "bystanders.weight".to_owned(),
+        promise: None,
+        floor: rules.floor,
+        complaints: Vec::new(),
+    }
+}
+
+/// What could not be followed, and who else writes.
+fn complaints(state: &State, snapshot: &Snapshot, parties: &[Party<'_>]) -> Vec<String> {
+    let mut out: Vec<String> =
+        parties.iter().flat_map(|p| p.entitlement.complaints.iter().cloned()).collect();
+    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.ancestors);
+    for group in groups {
+        for knob in Knob::ALL {
+            let observed = read(group, knob);
+            if state.was_overridden(group.id, knob, observed) {
+                out.push(format!("{}: {knob} was changed to {observed} by another writer", group.path));
+            }
+        }
+    }
+    out
+}
+
+/// Unmanaged and spared parties keep what they hold; their demand is not up for division.
+fn claim(party: &Party<'_>, index: usize) -> Claim {
+    let e = &party.entitlement;
+    let max = party.group.memory.max.bytes();
+    let floor = if e.managed { e.floor } else { party.estimate.demand };
+    Claim {
+        // Two containers may share a name for a moment while one is replaced.
+        name: format!("{}\0{index:06}", party.name),
+        weight: e.weight,
+        basis: basis(e.promise, &party.estimate),
+        demand: party.estimate.demand,
+        floor: max.map_or(floor, |m| floor.min(m)),
+        max,
+    }
+}
+
+fn verdicts(
+    account: &CapacityAccount,
+    parties: &[Party<'_>],
+    complaints: &mut Vec<String>,
+) -> Vec<Verdict> {
+    let claims: Vec<Claim> = parties.iter().enumerate().map(|(i, p)| claim(p, i)).collect();
+    let division = match divide(account.capacity, &claims) {
+        Ok(division) => division,
+        Err(error) => {
+            complaints.push(format!("no shares: {error}"));
+            return Vec::new();
+        }
+    };
+    if division.unmet_floor_bytes > Bytes::ZERO {
+        complaints.push(format!("floors exceed the capacity by {}", division.unmet_floor_bytes));
+    }
+    // Shares come back sorted by the unique claim name.
+    let by_name: BTreeMap<&str, _> =
+        division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
+    claims
+        .iter()
+        .zip(parties)
+        .map(|(claim, party)| {
+            let share = by_name[claim.name.as_str()];
+            verdict(account, party, claim, (share.share_bytes, share.bound))
+        })
+        .collect()
+}
+
+fn verdict(
+    account: &CapacityAccount,
+    party: &Party<'_>,
+    claim: &Claim,
+    (share, bound): (Bytes, Bound),
+) -> Verdict {
+    let memory = &party.group.memory;
+    Verdict {
+        name: party.name.clone(),
+        kind: party.kind,
+        path: party.group.path.clone(),
+        weight: claim.weight,
+        weight_from: party.entitlement.weight_from.clone(),
+        promise: party.entitlement.promise,
+        basis: claim.basis,
+        demand: claim.demand,
+        held: memory.current,
+        swapped: memory.swap,
+        share,
+        bound,
+        floor: claim.floor,
+        refaults_per_sec: party.estimate.refaults_per_sec,
+        stall_pct: memory.pressure.map(|p| percent(p.some.avg10_pct)),
+        reason: Reason(explain(account, party, claim, (share, bound))),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0–100 before the cast"
+)]
+fn percent(value: f32) -> Percent {
+    Percent(value.clamp(0.0, 100.0).round() as u8)
+}
+
+fn explain(
+    account: &CapacityAccount,
+    party: &Party<'_>,
+    claim: &Claim,
+    (share, bound): (Bytes, Bound),
+) -> String {
+    if !party.entitlement.managed {
+        return "not managed: left alone".to_owned();
+    }
+    match bound {
+        Bound::Demand => format!("keeps all of the {} it needs", claim.demand),
+        Bound::Max => format!("keeps up to its hard limit of {share}"),
+        Bound::Floor => format!("gives way down to its floor of {share}"),
+        Bound::Weight => {
+            let kept = u128::from(share.0) * 100 / u128::from(claim.demand.0.max(1));
+            let size = match party.entitlement.promise {
+                Some(promise) => format!("a promise of {promise}"),
+                None => format!("{} used over time (nothing promised)", claim.basis),
+            };
+            format!(
+                "{} is asked for and {} is there: weight {} and {size} keep {share}, {kept} % of its need",
+                account.demand, account.capacity, claim.weight
+            )
+        }
+    }
+}
+
+/// What one cycle reads from.
+struct Context<'a> {
+    settings: &'a Settings,
+    state: &'a State,
+    snapshot: &'a Snapshot,
+    account: &'a CapacityAccount,
+}
+
+/// Protection wanted for one managed workload.
+struct Wanted<'a> {
+    group: &'a Group,
+    amount: Bytes,
+    why: String,
+}
+
+impl<'a> Context<'a> {
+    fn steps(&self, parties: &[Party<'a>], verdicts: &[Verdict]) -> Vec<Step> {
+        if verdicts.len() != parties.len() {
+            return Vec::new();
+        }
+        let managed: Vec<_> =
+            parties.iter().zip(verdicts).filter(|(p, _)| p.entitlement.managed).collect();
+        let workloads =
+            || managed.iter().filter(|(p, _)| p.kind == VerdictKind::Workload).copied();
+        let low: Vec<_> = workloads()
+            .map(|(p, v)| Wanted { group: p.group, amount: v.share, why: v.reason.0.clone() })
+            .collect();
+        let min = self.hard(workloads().map(|(p, v)| (p.group, v.floor)).collect());
+        let holdings: Vec<_> =
+            managed.iter().map(|(p, v)| Holding { group: p.group, share: v.share }).collect();
+        let mut steps = self.protect(Knob::MemoryLow, &low);
+        steps.extend(self.protect(Knob::MemoryMin, &min));
+        steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
+        order(steps)
+    }
+
+    /// Floors that the host can truly cover, for memory.min; all or none.
+    fn hard(&self, floors: Vec<(&'a Group, Bytes)>) -> Vec<Wanted<'a>> {
+        let sum: Bytes = floors.iter().map(|(_, floor)| *floor).sum();
+        let fits = sum <= self.account.capacity.scaled(FLOOR_PART);
+        floors
+            .into_iter()
+            .map(|(group, floor)| Wanted {
+                group,
+                amount: if fits { floor } else { Bytes::ZERO },
+                why: format!("floor of {floor}"),
+            })
+            .collect()
+    }
+
+    /// Steps that bring one knob of the workloads and of their ancestors to what is wanted.
+    fn protect(&self, knob: Knob, wanted: &[Wanted<'a>]) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut after: Vec<(&Group, Bytes)> = Vec::new();
+        for w in wanted {
+            let step = self.protect_one(knob, w);
+            after.push((w.group, step.as_ref().map_or(read(w.group, knob), target_of)));
+            steps.extend(step);
+        }
+        for ancestor in &self.snapshot.ancestors {
+            let below = cover::below(ancestor, after.iter().copied());
+            steps.extend(self.cover(knob, ancestor, below));
+        }
+        steps
+    }
+
+    fn protect_one(&self, knob: Knob, wanted: &Wanted<'a>) -> Option<Step> {
+        let observed = read(wanted.group, knob);
+        let to = wanted.amount.page_floor();
+        if knob == Knob::MemoryMin && to == Bytes::ZERO {
+            // Nothing of ours belongs here: give back what was here before us, if we wrote.
+            let prior = self.state.prior(wanted.group.id, knob, observed);
+            return self.step(knob, wanted.group, prior, "no floor any more");
+        }
+        if observed.abs_diff(to) < self.dead_band(observed) {
+            return None;
+        }
+        self.step(knob, wanted.group, to, &wanted.why)
+    }
+
+    fn cover(&self, knob: Knob, ancestor: &Group, below: Bytes) -> Option<Step> {
+        let observed = read(ancestor, knob);
+        let prior = self.state.prior(ancestor.id, knob, observed);
+        let step = self.settings.memory.hysteresis_bytes;
+        let to = cover::target(observed, prior, below, step)?;
+        self.step(knob, ancestor, to, &format!("covers {below} of the workloads below it"))
+    }
+
+    /// A change smaller than this is not worth a write.
+    fn dead_band(&self, value: Bytes) -> Bytes {
+        let memory = &self.settings.memory;
+        value.scaled(memory.hysteresis).max(memory.hysteresis_bytes)
+    }
+
+    fn step(&self, knob: Knob, group: &Group, to: Bytes, why: &str) -> Option<Step> {
+        let from = read(group, knob);
+        let recent = self
+            .state
+            .written_at(group.id, knob)
+            .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
+        if recent || from == to {
+            return None;
+        }
+        let prior = self.state.prior(group.id, knob, from);
+        Some(Step {
+            path: group.path.clone(),
+            id: group.id,
+            action: Action::Set { knob, from, prior, to },
+            rung: Rung::Protect,
+            reason: Reason(why.to_owned()),
+        })
+    }
+}
+
+fn target_of(step: &Step) -> Bytes {
+    match step.action {
+        Action::Set { to, .. } => to,
+        Action::Reclaim { .. } => Bytes::ZERO,
+    }
+}
+
+/// The value of a knob in a snapshot.
+pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
+    match knob {
+        Knob::MemoryLow => group.memory.low,
+        Knob::MemoryMin => group.memory.min,
+    }
+}
+
+/// Builders for tests in this crate.
+#[cfg(test)]
+pub(crate) mod testing {
+    use ctlmgr_model::*;
+
+    /// A cgroup whose memory is all anonymous and all working set.
+    pub(crate) fn sample(anon: Bytes) -> MemorySample {
+        MemorySample {
+            current: anon,
+            swap: Bytes::ZERO,
+            min: Bytes::ZERO,
+            low: Bytes::ZERO,
+            high: Limit::Max,
+            max: Limit::Max,
+            anon,
+            active_file: Bytes::ZERO,
+            inactive_file: Bytes::ZERO,
+            shmem: Bytes::ZERO,
+            kernel: Bytes::ZERO,
+            swapcached: Bytes::ZERO,
+            refault_anon: 0,
+            refault_file: 0,
+            events: MemoryEvents::default(),
+            pressure: None,
+        }
+    }
+
+    pub(crate) fn group(path: &str, id: u64, anon: Bytes) -> Group {
+        Group { path: CgroupPath::new(path), id: CgroupId(id), memory: sample(anon) }
+    }
+
+    /// A container below `a.slice`, with a promise.
+    pub(crate) fn container(name: &str, id: u64, anon: Bytes, promise: Option<Bytes>) -> Workload {
+        let facts = ContainerFacts {
+            id: format!("{id:064x}"),
+            name: Some(name.into()),
+            reservation: promise,
+            ..ContainerFacts::default()
+        };
+        Workload {
+            name: WorkloadName(name.into()),
+            group: group(&format!("a.slice/docker-{:064x}.scope", id), id, anon),
+            source: Source::Container(facts),
+        }
+    }
+
+    /// A host of `total` that holds these workloads, 100 MiB of its own and nothing else.
+    pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group>) -> Snapshot {
+        let held: Bytes = workloads.iter().map(|w| w.group.memory.current).sum();
+        let beside: Bytes = bystanders.iter().map(|g| g.memory.current).sum();
+        let free = total - held - beside - Bytes::mib(100);
+        Snapshot {
+            at: Millis(10_000),
+            host: HostSample {
+                mem_total: total,
+                mem_free: free,
+                mem_available: free,
+                reclaimable_cache: Bytes::ZERO,
+                swap_total: total,
+                swap_free: total,
+                pressure: None,
+                lru: Some(LruFlavour::Mglru),
+            },
+            ancestors: vec![group("a.slice", 1, held)],
+            workloads,
+            bystanders,
+            gaps: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::*;
+    use super::*;
+    use ctlmgr_model::{Outcome, Weight};
+
+    const M: fn(u64) -> Bytes = Bytes::mib;
+
+    fn pair(a: Bytes, b: Bytes) -> Snapshot {
+        let workloads = vec![
+            container("small", 11, a, Some(M(400))),
+            container("large", 12, b, Some(M(800))),
+        ];
+        host(M(1400), workloads, Vec::new())
+    }
+
+    fn share(plan: &Plan, name: &str) -> Bytes {
+        plan.verdicts.iter().find(|v| v.name.0 == name).unwrap().share
+    }
+
+    /// Carries out the `Set` steps on the snapshot, as the kernel would.
+    fn apply(plan: &Plan, state: &mut State, snapshot: &mut Snapshot) {
+        for step in &plan.steps {
+            let Action::Set { knob, to, .. } = step.action else { continue };
+            state.learn(step, &Outcome::Done, snapshot.at);
+            let groups = snapshot.workloads.iter_mut().map(|w| &mut w.group);
+            for group in groups.chain(&mut snapshot.ancestors).filter(|g| g.id == step.id) {
+                match knob {
+                    Knob::MemoryLow => group.memory.low = to,
+                    Knob::MemoryMin => group.memory.min = to,
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_pressure_everybody_keeps_what_is_needed() {
+        let snapshot = host(M(4000), vec![container("a", 11, M(400), None)], Vec::new());
+        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        assert_eq!(share(&plan, "a"), M(400));
+        assert!(!plan.account.is_contended());
+        assert!(plan.steps.iter().all(|s| s.rung == Rung::Protect));
+    }
+
+    #[test]
+    fn equal_weights_keep_equal_fractions_under_pressure() {
+        let (plan, _) = decide(&Settings::default(), State::default(), &pair(M(400), M(900)));
+        // Capacity 1400 − 100 − 70; 400:800 of 1230.
+        assert_eq!(plan.account.capacity, M(1230));
+        assert_eq!(share(&plan, "small").0 / Bytes::mib(1).0, 400);
+        let snapshot = pair(M(400), M(800));
+        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        assert!(plan.account.capacity >= M(1200));
+    }
+
+    #[test]
+    fn steps_settle_and_cover_the_slice() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(400), M(700));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        assert_eq!(crate::check(&settings, &plan, &snapshot), []);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.at = Millis(20_000);
+        let low: Bytes = snapshot.workloads.iter().map(|w| w.group.memory.low).sum();
+        assert!(snapshot.ancestors[0].memory.low >= low && low > M(1000));
+        let (again, _) = decide(&settings, state, &snapshot);
+        assert_eq!(again.steps, []);
+    }
+
+    #[test]
+    fn reclaim_goes_to_the_slice_only_when_free_memory_is_short() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(430), M(830));
+        snapshot.host.mem_free = M(30);
+        snapshot.host.mem_total = M(1390);
+        let (plan, _) = decide(&settings, State::default(), &snapshot);
+        let reclaims: Vec<_> = plan.steps.iter().filter(|s| s.rung == Rung::Reclaim).collect();
+        assert_eq!(reclaims.len(), 1);
+        assert_eq!(reclaims[0].path.as_str(), "a.slice");
+        snapshot.host.mem_free = M(200);
+        let (plan, _) = decide(&settings, State::default(), &snapshot);
+        assert!(plan.steps.iter().all(|s| s.rung != Rung::Reclaim));
+    }
+
+    #[test]
+    fn a_bystander_above_its_share_gives_first() {
+        let settings = Settings::default();
+        let workloads = vec![container("web", 11, M(500), Some(M(500)))];
+        let first = host(M(1400), workloads.clone(), vec![group("system.slice/job.service", 30, M(10))]);
+        let (_, state) = decide(&settings, State::default(), &first);
+        let mut later = host(M(1400), workloads, vec![group("system.slice/job.service", 30, M(780))]);
+        later.at = Millis(40_000);
+        let (plan, _) = decide(&settings, state, &later);
+        let reclaims: Vec<_> = plan.steps.iter().filter(|s| s.rung == Rung::Reclaim).collect();
+        assert_eq!(reclaims.len(), 1, "{plan:#?}");
+        assert_eq!(reclaims[0].path.as_str(), "system.slice/job.service");
+        assert_eq!(share(&plan, "web"), M(500));
+    }
+
+    #[test]
+    fn another_writer_is_named_and_its_value_becomes_the_prior() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(400), M(600));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.workloads[0].group.memory.low = M(7);
+        snapshot.at = Millis(20_000);
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert!(plan.complaints.iter().any(|c| c.contains("another writer")));
+        let Action::Set { prior, .. } = plan.steps[0].action else { panic!("no set") };
+        assert_eq!(prior, M(7));
+    }
+
+    #[test]
+    fn one_write_per_knob_and_second() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(400), M(300));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.workloads[1].group.memory.anon = M(600);
+        snapshot.at = Millis(snapshot.at.0 + 500);
+        let (plan, state) = decide(&settings, state, &snapshot);
+        assert_eq!(plan.steps, []);
+        snapshot.at = Millis(snapshot.at.0 + 500);
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert_ne!(plan.steps, []);
+    }
+
+    #[test]
+    fn labels_rules_and_garbage() {
+        let mut workload = container("web", 11, M(100), None);
+        let labels = [("ctlmgr.class", "critical"), ("ctlmgr.memory.promise", "12 bananas")];
+        if let ctlmgr_model::Source::Container(facts) = &mut workload.source {
+            facts.labels =
+                labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        }
+        let e = entitlement(&Settings::default(), &workload);
+        assert_eq!(e.weight, Weight::new(1000).unwrap());
+        assert_eq!(e.promise, None);
+        assert_eq!(e.complaints.len(), 1, "{:?}", e.complaints);
+    }
+}

@@ -1,0 +1,22 @@
+//! The order of steps: first narrow, bottom-up; then widen, top-down; then reclaim.
+//!
+//! So a child's protection never exceeds its ancestors' in between, the sum of protection never
+//! exceeds the larger of before and after, and reclaim runs with the new protection in place.
+
+use ctlmgr_model::{Action, Step};
+
+/// Sorts steps into the order in which they are safe.
+pub(crate) fn order(mut steps: Vec<Step>) -> Vec<Step> {
+    steps.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.path.cmp(&b.path)));
+    steps
+}
+
+/// Phase, then depth (deepest first when narrowing).
+pub(crate) fn key(step: &Step) -> (u8, i64) {
+    let depth = i64::try_from(step.path.ancestors().count()).unwrap_or(i64::MAX);
+    match &step.action {
+        Action::Set { from, to, .. } if to < from => (0, -depth),
+        Action::Set { .. } => (1, depth),
+        Action::Reclaim { .. } => (2, depth),
+    }
+}

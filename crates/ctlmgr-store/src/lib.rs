@@ -1,0 +1,195 @@
+//! The undo journal: what every knob held before ctlmgr first wrote it.
+//!
+//! A row is on stable storage before the knob is written, so that after any crash every value of
+//! ours is known. Rows carry the boot they belong to: cgroups do not survive a reboot, and neither
+//! does what was written to them.
+//!
+//! SQLite, because it is atomic, durable, and reports a full disk instead of losing the file.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob};
+use rusqlite::{Connection, params};
+
+/// Why the journal could not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {operation} the undo journal {path}")]
+pub struct JournalError {
+    operation: &'static str,
+    path: PathBuf,
+    source: rusqlite::Error,
+}
+
+/// One knob that ctlmgr wrote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Where.
+    pub path: CgroupPath,
+    /// Which cgroup that was.
+    pub id: CgroupId,
+    /// Which knob.
+    pub knob: Knob,
+    /// What others last wrote: undo puts it back.
+    pub prior: Bytes,
+    /// What ctlmgr last wrote.
+    pub ours: Bytes,
+}
+
+/// The journal of one boot.
+#[derive(Debug)]
+pub struct Journal {
+    db: Connection,
+    path: PathBuf,
+}
+
+const SCHEMA: &str = "
+    CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS knob (
+        path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
+        prior INTEGER NOT NULL, ours INTEGER NOT NULL,
+        PRIMARY KEY (path, knob)
+    ) STRICT;";
+
+impl Journal {
+    /// Opens the journal at `path`, and empties it if it is of another boot.
+    ///
+    /// # Errors
+    /// The file cannot be made, read or written, or is no journal.
+    pub fn open(path: &Path, boot: &str) -> Result<Journal, JournalError> {
+        let fail = |operation| move |source| JournalError { operation, path: path.into(), source };
+        let db = Connection::open(path).map_err(fail("open"))?;
+        let journal = Journal { db, path: path.into() };
+        journal.prepare(boot).map_err(fail("prepare"))?;
+        Ok(journal)
+    }
+
+    fn prepare(&self, boot: &str) -> rusqlite::Result<()> {
+        self.db.busy_timeout(Duration::from_secs(5))?;
+        self.db.pragma_update(None, "journal_mode", "WAL")?;
+        self.db.pragma_update(None, "synchronous", "FULL")?;
+        self.db.execute_batch(SCHEMA)?;
+        let known: i64 =
+            self.db.query_row("SELECT count(*) FROM boot WHERE id = ?1", [boot], |r| r.get(0))?;
+        if known == 0 {
+            let change = self.db.unchecked_transaction()?;
+            change.execute_batch("DELETE FROM knob; DELETE FROM boot;")?;
+            change.execute("INSERT INTO boot VALUES (?1)", [boot])?;
+            change.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Notes, durably, that `entry` is about to be written.
+    ///
+    /// # Errors
+    /// The note did not reach stable storage; the knob must not be written then.
+    pub fn note(&self, entry: &Entry) -> Result<(), JournalError> {
+        let sql = "INSERT OR REPLACE INTO knob VALUES (?1, ?2, ?3, ?4, ?5)";
+        let row = params![
+            entry.path.as_str(),
+            signed(entry.id.0),
+            entry.knob.file(),
+            signed(entry.prior.0),
+            signed(entry.ours.0)
+        ];
+        self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
+    }
+
+    /// Forgets a knob: it was put back, or its cgroup is gone.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn forget(&self, path: &CgroupPath, knob: Knob) -> Result<(), JournalError> {
+        let sql = "DELETE FROM knob WHERE path = ?1 AND knob = ?2";
+        self.db.execute(sql, params![path.as_str(), knob.file()]).map(drop).map_err(self.fail("write"))
+    }
+
+    /// Everything that is still to be put back, deepest cgroups first.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
+        let sql = "SELECT path, cgroup, knob, prior, ours FROM knob
+                   ORDER BY length(path) - length(replace(path, '/', '')) DESC, path, knob";
+        let read = || {
+            let mut statement = self.db.prepare(sql)?;
+            let rows = statement.query_map([], entry)?;
+            // A knob that this version does not know was written by another version: it stays.
+            rows.filter_map(Result::transpose).collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(self.fail("read"))
+    }
+
+    fn fail(&self, operation: &'static str) -> impl FnOnce(rusqlite::Error) -> JournalError + '_ {
+        move |source| JournalError { operation, path: self.path.clone(), source }
+    }
+}
+
+fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Entry>> {
+    let (path, knob): (String, String) = (row.get(0)?, row.get(2)?);
+    let Some(knob) = Knob::from_file(&knob) else { return Ok(None) };
+    Ok(Some(Entry {
+        path: CgroupPath::new(&path),
+        id: CgroupId(unsigned(row.get(1)?)),
+        knob,
+        prior: Bytes(unsigned(row.get(3)?)),
+        ours: Bytes(unsigned(row.get(4)?)),
+    }))
+}
+
+// SQLite integers are signed; the bits are what matters.
+fn signed(value: u64) -> i64 {
+    value.cast_signed()
+}
+
+fn unsigned(value: i64) -> u64 {
+    value.cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(path: &str, prior: u64, ours: u64) -> Entry {
+        Entry {
+            path: CgroupPath::new(path),
+            id: CgroupId(u64::MAX),
+            knob: Knob::MemoryLow,
+            prior: Bytes(prior),
+            ours: Bytes(ours),
+        }
+    }
+
+    #[test]
+    fn survives_reopening_and_orders_deepest_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("undo.db");
+        let journal = Journal::open(&path, "boot-1").unwrap();
+        journal.note(&note("a.slice", 0, 10)).unwrap();
+        journal.note(&note("a.slice/x.scope", 5, 7)).unwrap();
+        journal.note(&note("a.slice/x.scope", 5, 9)).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path, "boot-1").unwrap();
+        assert_eq!(journal.entries().unwrap(), [note("a.slice/x.scope", 5, 9), note("a.slice", 0, 10)]);
+        journal.forget(&CgroupPath::new("a.slice"), Knob::MemoryLow).unwrap();
+        assert_eq!(journal.entries().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn another_boot_starts_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("undo.db");
+        Journal::open(&path, "boot-1").unwrap().note(&note("a", 0, 1)).unwrap();
+        assert_eq!(Journal::open(&path, "boot-2").unwrap().entries().unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_no_journal_is_refused_with_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("undo.db");
+        std::fs::write(&path, "not a database, but long enough to be taken for one".repeat(50)).unwrap();
+        let error = Journal::open(&path, "b").unwrap_err();
+        assert!(error.to_string().contains("undo.db"), "{error}");
+    }
+}
