@@ -99,8 +99,6 @@ pub(crate) fn resolve(
                 None => faults.push(no_class(&name, &origin, classes)),
             }
         }
-        // The same selector again in a later file replaces what the earlier file said.
-        rules.retain(|r| r.origin.file == rule.origin.file || r.selector != rule.selector);
         if let Some(other) = rules.iter().find(|r| contradicts(r, &rule)) {
             faults.push(contradiction(&rule, other));
         }
@@ -124,6 +122,10 @@ fn no_class(name: &str, origin: &Origin, classes: &BTreeMap<ClassName, Weight>) 
 fn contradicts(a: &Rule, b: &Rule) -> bool {
     fn differ<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
         matches!((a, b), (Some(a), Some(b)) if a != b)
+    }
+    // The same selector again in a later file is an override, as everywhere in the configuration.
+    if a.selector == b.selector && a.origin.file != b.origin.file {
+        return false;
     }
     let (x, y) = (&a.effect, &b.effect);
     let disagree = differ(x.weight.as_ref(), y.weight.as_ref())

@@ -75,8 +75,8 @@ fn later_fragments_win_key_by_key() {
     .unwrap();
     assert_eq!(settings.memory.mode, Mode::Observe);
     assert_eq!(settings.memory.headroom, ctlmgr_model::Headroom::Bytes(Bytes::mib(64)));
-    assert_eq!(settings.rules.len(), 1);
-    assert_eq!(settings.rules[0].effect.weight, Some(Weight::new(9).unwrap()));
+    assert_eq!(settings.rules[1].effect.weight, Some(Weight::new(9).unwrap()));
+    assert_eq!(settings.rules[0].effect.promise, Some(Bytes::mib(1024)), "what b said stays");
 }
 
 #[test]

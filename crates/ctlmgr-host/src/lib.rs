@@ -8,8 +8,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ctlmgr_model::{CgroupId, CgroupPath};
 use nix::errno::Errno;
@@ -232,12 +231,10 @@ fn or_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Identity of a directory that is not opened for longer.
-///
-/// # Errors
-/// Anything but absence.
-pub fn inode(path: &Path) -> io::Result<Option<u64>> {
-    or_absent(fs::metadata(path).map(|m| m.ino()))
+/// An error and its causes on one line, for places that keep text and not errors.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

@@ -230,3 +230,40 @@ pub enum Outcome {
     /// It failed.
     Failed(String),
 }
+
+/// A knob that ctlmgr wrote, as the journal keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Saved {
+    /// Where.
+    pub path: CgroupPath,
+    /// Which cgroup that was.
+    pub id: CgroupId,
+    /// Which knob.
+    pub knob: Knob,
+    /// What others last wrote: undo puts it back.
+    pub prior: Bytes,
+    /// What ctlmgr last wrote.
+    pub ours: Bytes,
+}
+
+/// What became of putting a knob back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undone {
+    /// The prior value is there again.
+    PutBack,
+    /// Somebody else wrote this value since; it was left alone.
+    LeftToOthers(Bytes),
+    /// The cgroup is gone, and the value with it.
+    Vanished,
+    /// It failed; the journal keeps the knob.
+    Failed(String),
+}
+
+impl Step {
+    /// What the journal must know before this step; `None` if it leaves nothing behind.
+    pub fn to_save(&self) -> Option<Saved> {
+        let Action::Set { knob, prior, to, .. } = self.action else { return None };
+        Some(Saved { path: self.path.clone(), id: self.id, knob, prior, ours: to })
+    }
+}

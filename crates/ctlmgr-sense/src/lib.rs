@@ -1,1 +1,18 @@
-//! .
+//! Sensors: what the kernel and dockerd say, as one [`Snapshot`](ctlmgr_model::Snapshot).
+//!
+//! Nothing here writes a knob (arming a PSI trigger is a subscription, not a knob). What cannot be
+//! read is a gap in the snapshot; what vanished is simply not in it.
+
+pub mod cgroup;
+pub mod docker;
+mod facts;
+mod machine;
+mod sensor;
+mod tree;
+mod wake;
+
+pub use docker::{Containers, watch_containers};
+pub use facts::{HostFacts, facts};
+pub use machine::{parse_lru, parse_pressure};
+pub use sensor::{Query, Sensor};
+pub use wake::{Wake, Wakes};

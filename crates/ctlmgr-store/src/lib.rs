@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob};
+use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob, Saved};
 use rusqlite::{Connection, params};
 
 /// Why the journal could not be used.
@@ -19,21 +19,6 @@ pub struct JournalError {
     operation: &'static str,
     path: PathBuf,
     source: rusqlite::Error,
-}
-
-/// One knob that ctlmgr wrote.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Where.
-    pub path: CgroupPath,
-    /// Which cgroup that was.
-    pub id: CgroupId,
-    /// Which knob.
-    pub knob: Knob,
-    /// What others last wrote: undo puts it back.
-    pub prior: Bytes,
-    /// What ctlmgr last wrote.
-    pub ours: Bytes,
 }
 
 /// The journal of one boot.
@@ -80,18 +65,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes, durably, that `entry` is about to be written.
+    /// Notes, durably, that `saved` is about to be written.
     ///
     /// # Errors
     /// The note did not reach stable storage; the knob must not be written then.
-    pub fn note(&self, entry: &Entry) -> Result<(), JournalError> {
+    pub fn note(&self, saved: &Saved) -> Result<(), JournalError> {
         let sql = "INSERT OR REPLACE INTO knob VALUES (?1, ?2, ?3, ?4, ?5)";
         let row = params![
-            entry.path.as_str(),
-            signed(entry.id.0),
-            entry.knob.file(),
-            signed(entry.prior.0),
-            signed(entry.ours.0)
+            saved.path.as_str(),
+            signed(saved.id.0),
+            saved.knob.file(),
+            signed(saved.prior.0),
+            signed(saved.ours.0)
         ];
         self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
     }
@@ -109,12 +94,12 @@ impl Journal {
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub fn entries(&self) -> Result<Vec<Entry>, JournalError> {
+    pub fn entries(&self) -> Result<Vec<Saved>, JournalError> {
         let sql = "SELECT path, cgroup, knob, prior, ours FROM knob
                    ORDER BY length(path) - length(replace(path, '/', '')) DESC, path, knob";
         let read = || {
             let mut statement = self.db.prepare(sql)?;
-            let rows = statement.query_map([], entry)?;
+            let rows = statement.query_map([], saved)?;
             // A knob that this version does not know was written by another version: it stays.
             rows.filter_map(Result::transpose).collect::<rusqlite::Result<Vec<_>>>()
         };
@@ -126,10 +111,10 @@ impl Journal {
     }
 }
 
-fn entry(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Entry>> {
+fn saved(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Saved>> {
     let (path, knob): (String, String) = (row.get(0)?, row.get(2)?);
     let Some(knob) = Knob::from_file(&knob) else { return Ok(None) };
-    Ok(Some(Entry {
+    Ok(Some(Saved {
         path: CgroupPath::new(&path),
         id: CgroupId(unsigned(row.get(1)?)),
         knob,
@@ -151,8 +136,8 @@ fn unsigned(value: i64) -> u64 {
 mod tests {
     use super::*;
 
-    fn note(path: &str, prior: u64, ours: u64) -> Entry {
-        Entry {
+    fn note(path: &str, prior: u64, ours: u64) -> Saved {
+        Saved {
             path: CgroupPath::new(path),
             id: CgroupId(u64::MAX),
             knob: Knob::MemoryLow,

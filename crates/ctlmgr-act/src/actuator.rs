@@ -1,0 +1,181 @@
+//! Carrying out steps and putting knobs back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, chain};
+use ctlmgr_model::{
+    Action, Bytes, CgroupId, CgroupPath, Keeper, Knob, Outcome, Saved, Step, Undone,
+};
+
+use crate::properties::property;
+use crate::systemd::{UnitError, UnitProperties};
+
+/// A reclaim step stops asking for more after this time; the next plan sees how far it came.
+const RECLAIM_TIME: Duration = Duration::from_secs(2);
+
+/// Writes to one host.
+#[derive(Debug, Clone)]
+pub struct Actuator<U> {
+    host: Host,
+    cgroups: Hierarchy,
+    units: Arc<U>,
+}
+
+/// Whatever can go wrong on the way to a knob.
+#[derive(Debug, thiserror::Error)]
+enum ActError {
+    #[error(transparent)]
+    Host(#[from] HostError),
+    #[error(transparent)]
+    Unit(#[from] UnitError),
+    #[error("failed to understand {0}")]
+    Value(String),
+}
+
+impl<U: UnitProperties> Actuator<U> {
+    /// An actuator for `host`, with `units` for what the system manager keeps.
+    ///
+    /// # Errors
+    /// The host has no cgroup v2 hierarchy.
+    pub fn new(host: Host, units: U) -> Result<Self, HostError> {
+        let cgroups = host.cgroups()?;
+        Ok(Actuator { host, cgroups, units: Arc::new(units) })
+    }
+
+    /// Carries out one step.
+    pub async fn carry_out(&self, step: &Step) -> Outcome {
+        let result = match &step.action {
+            Action::Set { knob, to, .. } => self.set(step, *knob, *to).await,
+            Action::Reclaim { amount, chunk } => self.reclaim(step, *amount, *chunk).await,
+        };
+        result.unwrap_or_else(|error| Outcome::Failed(chain(&error)))
+    }
+
+    /// Puts a knob back, unless somebody else has written it since.
+    pub async fn put_back(&self, saved: &Saved) -> Undone {
+        self.try_put_back(saved).await.unwrap_or_else(|error| Undone::Failed(chain(&error)))
+    }
+
+    /// What a knob holds now; `None` if its cgroup is gone or another one.
+    ///
+    /// # Errors
+    /// The file is there but cannot be read or understood.
+    pub fn present(&self, saved: &Saved) -> Result<Option<Bytes>, HostError> {
+        let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(None) };
+        match read(&dir, saved.knob) {
+            Ok(value) => Ok(value),
+            Err(ActError::Host(error)) => Err(error),
+            Err(other) => Err(HostError::malformed(dir.file(saved.knob.file()), &other.to_string())),
+        }
+    }
+
+    fn open(&self, path: &CgroupPath, id: CgroupId) -> Result<Option<CgroupDir>, HostError> {
+        Ok(self.cgroups.open(path)?.filter(|dir| dir.id() == id))
+    }
+
+    async fn set(&self, step: &Step, knob: Knob, to: Bytes) -> Result<Outcome, ActError> {
+        let Some(dir) = self.open(&step.path, step.id)? else { return Ok(Outcome::Vanished) };
+        if !self.write(&dir, knob, to).await? {
+            return Ok(Outcome::Vanished);
+        }
+        Ok(match read(&dir, knob)? {
+            None => Outcome::Vanished,
+            Some(value) if value == to => Outcome::Done,
+            Some(other) => Outcome::Overridden(other),
+        })
+    }
+
+    /// Writes through the knob's keeper; `false` if the cgroup vanished.
+    async fn write(&self, dir: &CgroupDir, knob: Knob, to: Bytes) -> Result<bool, ActError> {
+        match (dir.cgroup().keeper(), dir.cgroup().unit()) {
+            (Keeper::Systemd, Some(unit)) => match self.units.set(unit, property(knob, to)).await {
+                Ok(()) => Ok(true),
+                Err(UnitError::NoSuchUnit(_)) => Ok(false),
+                Err(error) => Err(error.into()),
+            },
+            _ => Ok(dir.write(knob.file(), &file_text(to))?),
+        }
+    }
+
+    async fn try_put_back(&self, saved: &Saved) -> Result<Undone, ActError> {
+        let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(Undone::Vanished) };
+        match read(&dir, saved.knob)? {
+            None => return Ok(Undone::Vanished),
+            Some(value) if value == saved.prior => {}
+            Some(value) if value != saved.ours => return Ok(Undone::LeftToOthers(value)),
+            Some(_) => {}
+        }
+        if !self.write(&dir, saved.knob, saved.prior).await? {
+            return Ok(Undone::Vanished);
+        }
+        self.drop_trace(saved);
+        Ok(match read(&dir, saved.knob)? {
+            Some(value) if value != saved.prior => Undone::LeftToOthers(value),
+            _ => Undone::PutBack,
+        })
+    }
+
+    /// Removes the run-time drop-in that setting a property left behind, where nothing but our
+    /// value was in it: a prior of zero is what a unit has without any setting.
+    fn drop_trace(&self, saved: &Saved) {
+        if let (Some(unit), Bytes::ZERO) = (saved.path.unit(), saved.prior) {
+            let (name, _) = property(saved.knob, saved.prior);
+            let file = format!("run/systemd/system.control/{unit}.d/50-{name}.conf");
+            let path = self.host.path(&file);
+            // Absent for scopes and for units that had none; a leftover says what is true anyway.
+            let _ = std::fs::remove_file(&path);
+            let _ = path.parent().map(std::fs::remove_dir);
+        }
+    }
+
+    async fn reclaim(
+        &self,
+        step: &Step,
+        amount: Bytes,
+        chunk: Bytes,
+    ) -> Result<Outcome, ActError> {
+        let Some(dir) = self.open(&step.path, step.id)? else { return Ok(Outcome::Vanished) };
+        // memory.reclaim works in the writer and may take seconds: never on the loop's threads.
+        tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk))
+            .await
+            .unwrap_or_else(|panic| Err(ActError::Value(panic.to_string())))
+    }
+}
+
+fn reclaim(dir: &CgroupDir, amount: Bytes, chunk: Bytes) -> Result<Outcome, ActError> {
+    let started = Instant::now();
+    let mut done = Bytes::ZERO;
+    while done < amount && started.elapsed() < RECLAIM_TIME {
+        let ask = chunk.min(amount - done);
+        match dir.write("memory.reclaim", &ask.0.to_string()) {
+            Ok(true) => done = done + ask,
+            Ok(false) => return Ok(Outcome::Vanished),
+            Err(error) if is_partial(&error) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Outcome::Reclaimed(done))
+}
+
+/// EAGAIN: less than asked was there to take. EINTR: we are asked to stop. Neither is a fault.
+fn is_partial(error: &HostError) -> bool {
+    let HostError::Write { source, .. } = error else { return false };
+    matches!(source.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
+}
+
+fn file_text(value: Bytes) -> String {
+    if value.0 == u64::MAX { "max".to_owned() } else { value.0.to_string() }
+}
+
+/// Reads a knob back.
+fn read(dir: &CgroupDir, knob: Knob) -> Result<Option<Bytes>, ActError> {
+    let Some(text) = dir.read(knob.file())? else { return Ok(None) };
+    match text.trim() {
+        "max" => Ok(Some(Bytes(u64::MAX))),
+        number => number
+            .parse()
+            .map(|n| Some(Bytes(n)))
+            .map_err(|_| ActError::Value(dir.file(knob.file()).display().to_string())),
+    }
+}

@@ -1,0 +1,163 @@
+//! Files of the memory controller, as text to values (kernel: admin-guide/cgroup-v2.rst).
+
+use ctlmgr_host::{CgroupDir, HostError, Result};
+use ctlmgr_model::{Bytes, Group, Limit, MemoryEvents, MemorySample};
+
+use crate::machine::parse_pressure;
+
+/// A plain number of bytes, as in `memory.current`.
+pub fn parse_bytes(text: &str) -> Option<Bytes> {
+    text.trim().parse().ok().map(Bytes)
+}
+
+/// A number of bytes or `max`, as in `memory.high`.
+pub fn parse_limit(text: &str) -> Option<Limit> {
+    match text.trim() {
+        "max" => Some(Limit::Max),
+        number => parse_bytes(number).map(Limit::Bytes),
+    }
+}
+
+/// `memory.low` and `memory.min` may say `max`; everything is protected then.
+pub fn parse_protection(text: &str) -> Option<Bytes> {
+    parse_limit(text).map(|limit| limit.bytes().unwrap_or(Bytes(u64::MAX)))
+}
+
+/// Lines of `key number`. Unknown keys are skipped, so that newer kernels do not matter; a line
+/// that is no such pair makes the whole text invalid.
+fn pairs(text: &str) -> impl Iterator<Item = Option<(&str, u64)>> {
+    text.lines().map(|line| {
+        let (key, number) = line.split_once(' ')?;
+        Some((key, number.trim().parse().ok()?))
+    })
+}
+
+/// `memory.events`.
+pub fn parse_events(text: &str) -> Option<MemoryEvents> {
+    let mut events = MemoryEvents::default();
+    for pair in pairs(text) {
+        let (key, count) = pair?;
+        match key {
+            "low" => events.low = count,
+            "high" => events.high = count,
+            "max" => events.max = count,
+            "oom" => events.oom = count,
+            "oom_kill" => events.oom_kill = count,
+            _ => {}
+        }
+    }
+    Some(events)
+}
+
+/// What is taken from `memory.stat`. Keys that a kernel lacks stay zero.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryStat {
+    anon: u64,
+    shmem: u64,
+    active_file: u64,
+    inactive_file: u64,
+    kernel: u64,
+    slab_reclaimable: u64,
+    swapcached: u64,
+    refault_anon: u64,
+    refault_file: u64,
+}
+
+/// `memory.stat`.
+pub fn parse_stat(text: &str) -> Option<MemoryStat> {
+    let mut stat = MemoryStat::default();
+    for pair in pairs(text) {
+        let (key, count) = pair?;
+        let slot = match key {
+            "anon" => &mut stat.anon,
+            "shmem" => &mut stat.shmem,
+            "active_file" => &mut stat.active_file,
+            "inactive_file" => &mut stat.inactive_file,
+            "kernel" => &mut stat.kernel,
+            "slab_reclaimable" => &mut stat.slab_reclaimable,
+            "swapcached" => &mut stat.swapcached,
+            "workingset_refault_anon" => &mut stat.refault_anon,
+            "workingset_refault_file" => &mut stat.refault_file,
+            _ => continue,
+        };
+        *slot = count;
+    }
+    Some(stat)
+}
+
+/// Reads the memory controller of an open cgroup; `None` if it vanished or has no such controller.
+///
+/// # Errors
+/// A file that is there but cannot be read or understood.
+pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
+    let Some(current) = read(dir, "memory.current", parse_bytes)? else { return Ok(None) };
+    let Some(stat) = read(dir, "memory.stat", parse_stat)? else { return Ok(None) };
+    let memory = MemorySample {
+        current,
+        swap: read(dir, "memory.swap.current", parse_bytes)?.unwrap_or_default(),
+        min: read(dir, "memory.min", parse_protection)?.unwrap_or_default(),
+        low: read(dir, "memory.low", parse_protection)?.unwrap_or_default(),
+        high: read(dir, "memory.high", parse_limit)?.unwrap_or(Limit::Max),
+        max: read(dir, "memory.max", parse_limit)?.unwrap_or(Limit::Max),
+        anon: Bytes(stat.anon),
+        active_file: Bytes(stat.active_file),
+        inactive_file: Bytes(stat.inactive_file),
+        shmem: Bytes(stat.shmem),
+        kernel: Bytes(stat.kernel) - Bytes(stat.slab_reclaimable),
+        swapcached: Bytes(stat.swapcached),
+        refault_anon: stat.refault_anon,
+        refault_file: stat.refault_file,
+        events: read(dir, "memory.events", parse_events)?.unwrap_or_default(),
+        // Reading fails with EOPNOTSUPP where PSI is off; that is an absence, not a fault.
+        pressure: read(dir, "memory.pressure", parse_pressure).ok().flatten(),
+    };
+    Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory }))
+}
+
+/// Reads and parses one file of a cgroup.
+fn read<T>(dir: &CgroupDir, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
+    let Some(text) = dir.read(name)? else { return Ok(None) };
+    match parse(&text) {
+        Some(value) => Ok(Some(value)),
+        None => Err(HostError::malformed(dir.file(name), &text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// One knob, three tests on one line: good, malformed, missing.
+    macro_rules! knob {
+        ($name:ident, $parse:expr, $good:expr => $value:expr, $bad:expr) => {
+            #[test]
+            fn $name() {
+                assert_eq!($parse($good), Some($value));
+                assert_eq!($parse($bad), None);
+                let dir = tempfile::tempdir().unwrap();
+                std::fs::create_dir_all(dir.path().join("sys/fs/cgroup/a")).unwrap();
+                std::fs::write(dir.path().join("sys/fs/cgroup/cgroup.controllers"), "").unwrap();
+                let cgroups = ctlmgr_host::Host::fake(dir.path()).cgroups().unwrap();
+                let a = cgroups.open(&ctlmgr_model::CgroupPath::new("a")).unwrap().unwrap();
+                assert_eq!(read(&a, stringify!($name), $parse).unwrap(), None);
+            }
+        };
+    }
+
+    knob!(memory_current, parse_bytes, "4096\n" => Bytes(4096), "4096 kB");
+    knob!(memory_high, parse_limit, "max\n" => Limit::Max, "maximum");
+    knob!(memory_max, parse_limit, "8192\n" => Limit::Bytes(Bytes(8192)), "-1");
+    knob!(memory_low, parse_protection, "max\n" => Bytes(u64::MAX), "");
+    knob!(memory_events, parse_events, "low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 6\n"
+        => MemoryEvents { low: 1, high: 2, max: 3, oom: 4, oom_kill: 5 }, "low one");
+    knob!(memory_stat, parse_stat, "anon 5\nfile 9\nworkingset_refault_anon 7\n"
+        => MemoryStat { anon: 5, refault_anon: 7, ..MemoryStat::default() }, "anon\n");
+
+    proptest! {
+        #[test]
+        fn any_text_parses_or_not(text in "([a-z_]{0,8} ?-?[0-9]{0,22}\n){0,6}|.*") {
+            let _ = (parse_bytes(&text), parse_limit(&text), parse_events(&text), parse_stat(&text));
+        }
+    }
+}

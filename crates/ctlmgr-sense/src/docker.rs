@@ -1,0 +1,128 @@
+//! What dockerd knows about containers: a list, then the event stream, with reconnection.
+//!
+//! Containers are found in the cgroup tree, not here: names, labels and promises only decorate
+//! them. So ctlmgr works while dockerd is down, restarts, or is not there at all.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bollard::Docker;
+use bollard::errors::Error;
+use bollard::models::{ContainerInspectResponse, EventMessage};
+use bollard::query_parameters::{EventsOptions, ListContainersOptions};
+use ctlmgr_model::{Bytes, ContainerFacts};
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use tracing::{debug, info};
+
+/// What is known of dockerd and its containers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Containers {
+    /// By full id; kept while dockerd is away.
+    pub by_id: BTreeMap<String, ContainerFacts>,
+    /// Version of dockerd while it answers.
+    pub version: Option<String>,
+}
+
+/// First and longest pause between attempts to connect.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Seconds that one request may take; a busy dockerd is slow, a hung one is a gap.
+const REQUEST_TIMEOUT_SECS: u64 = 60;
+
+/// Follows dockerd behind `socket` for ever, and publishes what it says.
+pub async fn watch_containers(socket: PathBuf, publish: watch::Sender<Containers>) {
+    let mut pause = BACK_OFF.0;
+    loop {
+        match follow(&socket, &publish, &mut pause).await {
+            Ok(()) => info!("dockerd closed the event stream"),
+            Err(error) => debug!(%error, socket = %socket.display(), "dockerd does not answer"),
+        }
+        publish.send_if_modified(|c| c.version.take().is_some());
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(BACK_OFF.1);
+    }
+}
+
+/// Version of dockerd behind `socket`; `None` if it does not answer within a few seconds.
+pub async fn version(socket: &Path) -> Option<String> {
+    let address = socket.to_string_lossy();
+    let docker =
+        Docker::connect_with_unix(&address, REQUEST_TIMEOUT_SECS, bollard::API_DEFAULT_VERSION).ok()?;
+    let answer = tokio::time::timeout(Duration::from_secs(5), docker.version()).await;
+    answer.ok()?.ok()?.version
+}
+
+async fn follow(
+    socket: &Path,
+    publish: &watch::Sender<Containers>,
+    pause: &mut Duration,
+) -> Result<(), Error> {
+    let address = socket.to_string_lossy();
+    let docker =
+        Docker::connect_with_unix(&address, REQUEST_TIMEOUT_SECS, bollard::API_DEFAULT_VERSION)?
+            .negotiate_version()
+            .await?;
+    let version = docker.version().await?.version.unwrap_or_default();
+    info!(version, "connected to dockerd");
+    // Subscribe before listing, so that nothing falls between the two.
+    let filters = [("type".to_owned(), vec!["container".to_owned()])].into_iter().collect();
+    let mut events =
+        docker.events(Some(EventsOptions { filters: Some(filters), ..EventsOptions::default() }));
+    let by_id = list(&docker).await?;
+    publish.send_replace(Containers { by_id, version: Some(version) });
+    *pause = BACK_OFF.0;
+    while let Some(event) = events.next().await {
+        handle(&docker, publish, event?).await?;
+    }
+    Ok(())
+}
+
+async fn list(docker: &Docker) -> Result<BTreeMap<String, ContainerFacts>, Error> {
+    let mut by_id = BTreeMap::new();
+    for summary in docker.list_containers(None::<ListContainersOptions>).await? {
+        if let Some(facts) = inspect(docker, &summary.id.unwrap_or_default()).await? {
+            by_id.insert(facts.id.clone(), facts);
+        }
+    }
+    Ok(by_id)
+}
+
+async fn handle(
+    docker: &Docker,
+    publish: &watch::Sender<Containers>,
+    event: EventMessage,
+) -> Result<(), Error> {
+    let id = event.actor.and_then(|a| a.id).unwrap_or_default();
+    match event.action.as_deref() {
+        Some("start" | "update" | "rename") => {
+            if let Some(facts) = inspect(docker, &id).await? {
+                publish.send_modify(|c| drop(c.by_id.insert(facts.id.clone(), facts)));
+            }
+        }
+        Some("destroy") => publish.send_modify(|c| drop(c.by_id.remove(&id))),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// One container; `None` if it is gone already.
+async fn inspect(docker: &Docker, id: &str) -> Result<Option<ContainerFacts>, Error> {
+    match docker.inspect_container(id, None).await {
+        Ok(response) => Ok(Some(facts(response))),
+        Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn facts(response: ContainerInspectResponse) -> ContainerFacts {
+    let config = response.config.unwrap_or_default();
+    let reservation = response.host_config.and_then(|h| h.memory_reservation);
+    ContainerFacts {
+        id: response.id.unwrap_or_default(),
+        name: response.name.map(|n| n.trim_start_matches('/').to_owned()),
+        image: config.image,
+        labels: config.labels.unwrap_or_default().into_iter().collect(),
+        reservation: reservation.and_then(|r| u64::try_from(r).ok()).filter(|&r| r > 0).map(Bytes),
+    }
+}

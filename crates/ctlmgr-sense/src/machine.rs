@@ -1,0 +1,95 @@
+//! The machine as a whole: `/proc/meminfo`, PSI, the page-aging algorithm.
+
+use ctlmgr_host::{Host, HostError, Result};
+use ctlmgr_model::{Bytes, HostSample, LruFlavour, Pressure, PressureLine};
+use procfs_core::{FromBufRead, FromRead, Meminfo, MemoryPressure, PressureRecord};
+
+/// A PSI file (kernel: accounting/psi.rst).
+pub fn parse_pressure(text: &str) -> Option<Pressure> {
+    let psi = MemoryPressure::from_read(text.as_bytes()).ok()?;
+    Some(Pressure { some: line(&psi.some), full: line(&psi.full) })
+}
+
+fn line(record: &PressureRecord) -> PressureLine {
+    PressureLine { avg10_pct: record.avg10, total_usec: record.total }
+}
+
+/// `/sys/kernel/mm/lru_gen/enabled`: a bit mask in hexadecimal, 0 is off.
+pub fn parse_lru(text: &str) -> Option<LruFlavour> {
+    let digits = text.trim().trim_start_matches("0x");
+    match u32::from_str_radix(digits, 16).ok()? {
+        0 => Some(LruFlavour::Classic),
+        _ => Some(LruFlavour::Mglru),
+    }
+}
+
+/// Reads the machine.
+///
+/// # Errors
+/// No usable `/proc/meminfo`: without it nothing can be decided.
+pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
+    let path = "proc/meminfo";
+    let text = host.read(path)?.unwrap_or_default();
+    let info = Meminfo::from_buf_read(text.as_bytes())
+        .map_err(|_| HostError::malformed(host.path(path), &text))?;
+    let sum = |parts: &[Option<u64>]| Bytes(parts.iter().flatten().sum());
+    Ok(HostSample {
+        mem_total: Bytes(info.mem_total),
+        mem_free: Bytes(info.mem_free),
+        mem_available: Bytes(info.mem_available.unwrap_or(info.mem_free)),
+        reclaimable_cache: sum(&[info.active_file, info.inactive_file, info.s_reclaimable]),
+        swap_total: Bytes(info.swap_total),
+        swap_free: Bytes(info.swap_free),
+        pressure: read_pressure(host),
+        lru: read_lru(host),
+    })
+}
+
+/// Host-wide memory pressure; absent where PSI is off (reading fails then).
+pub(crate) fn read_pressure(host: &Host) -> Option<Pressure> {
+    parse_pressure(&host.read("proc/pressure/memory").ok()??)
+}
+
+/// The page-aging algorithm; a kernel without the file has only the classic one.
+pub(crate) fn read_lru(host: &Host) -> Option<LruFlavour> {
+    match host.read("sys/kernel/mm/lru_gen/enabled").ok()? {
+        Some(text) => parse_lru(&text),
+        None => Some(LruFlavour::Classic),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn pressure() {
+        let text = "some avg10=1.50 avg60=0.00 avg300=0.00 total=42\n\
+                    full avg10=0.25 avg60=0.00 avg300=0.00 total=7\n";
+        let psi = parse_pressure(text).unwrap();
+        assert_eq!((psi.some.total_usec, psi.full.total_usec), (42, 7));
+        assert!(parse_pressure("some avg10=x").is_none());
+    }
+
+    #[test]
+    fn lru() {
+        assert_eq!(parse_lru("0x0007\n"), Some(LruFlavour::Mglru));
+        assert_eq!(parse_lru("0x0000\n"), Some(LruFlavour::Classic));
+        assert_eq!(parse_lru("y"), None);
+    }
+
+    #[test]
+    fn a_machine_without_meminfo_is_an_error_with_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = read_machine(&Host::fake(dir.path())).unwrap_err();
+        assert!(error.to_string().contains("proc/meminfo"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_parses_or_not(text in "(some avg10=)?.*") {
+            let _ = (parse_pressure(&text), parse_lru(&text));
+        }
+    }
+}

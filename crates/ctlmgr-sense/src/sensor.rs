@@ -1,0 +1,101 @@
+//! One reading of everything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ctlmgr_host::{Hierarchy, Host, Result, chain};
+use ctlmgr_model::{
+    Bytes, CgroupPath, ContainerFacts, Gap, Group, Millis, Snapshot, Source, Workload, WorkloadName,
+};
+use glob::Pattern;
+
+use crate::cgroup::read_group;
+use crate::machine::read_machine;
+use crate::tree::{Kind, walk};
+
+/// A bystander smaller than this counts as part of the host.
+const NOTEWORTHY: Bytes = Bytes::mib(32);
+
+/// Reads the host below a root.
+#[derive(Debug, Clone)]
+pub struct Sensor {
+    host: Host,
+    cgroups: Hierarchy,
+}
+
+/// What to look for.
+#[derive(Debug, Clone, Default)]
+pub struct Query {
+    /// Units to manage.
+    pub units: Vec<Pattern>,
+    /// What dockerd said about containers, by full id.
+    pub containers: BTreeMap<String, ContainerFacts>,
+}
+
+impl Sensor {
+    /// A sensor for `host`.
+    ///
+    /// # Errors
+    /// The host has no cgroup v2 hierarchy.
+    pub fn new(host: Host) -> Result<Sensor> {
+        let cgroups = host.cgroups()?;
+        Ok(Sensor { host, cgroups })
+    }
+
+    /// The hierarchy that is read.
+    pub fn cgroups(&self) -> &Hierarchy {
+        &self.cgroups
+    }
+
+    /// Reads everything once. Blocks for as long as the kernel takes.
+    ///
+    /// # Errors
+    /// The machine as a whole cannot be read; anything smaller is a gap.
+    pub fn snapshot(&self, at: Millis, query: &Query) -> Result<Snapshot> {
+        let host = read_machine(&self.host)?;
+        let mut reading = Reading { cgroups: &self.cgroups, gaps: Vec::new() };
+        let (mut workloads, mut bystanders) = (Vec::new(), Vec::new());
+        for (path, kind) in walk(&self.cgroups, &query.units)? {
+            let Some(group) = reading.group(&path) else { continue };
+            match kind {
+                Kind::Container(id) => workloads.push(container(query, id, group)),
+                Kind::Unit(unit) => workloads.push(Workload {
+                    name: WorkloadName(unit.clone()),
+                    source: Source::Unit(unit),
+                    group,
+                }),
+                Kind::Bystander if group.memory.current >= NOTEWORTHY => bystanders.push(group),
+                Kind::Bystander => {}
+            }
+        }
+        let above: BTreeSet<CgroupPath> =
+            workloads.iter().flat_map(|w| w.group.path.ancestors()).collect();
+        let ancestors = above.iter().filter_map(|path| reading.group(path)).collect();
+        Ok(Snapshot { at, host, workloads, bystanders, ancestors, gaps: reading.gaps })
+    }
+}
+
+struct Reading<'a> {
+    cgroups: &'a Hierarchy,
+    gaps: Vec<Gap>,
+}
+
+impl Reading<'_> {
+    /// A cgroup; `None` if it vanished or could not be read, which is noted.
+    fn group(&mut self, path: &CgroupPath) -> Option<Group> {
+        let read = || match self.cgroups.open(path)? {
+            Some(dir) => read_group(&dir),
+            None => Ok(None),
+        };
+        read().unwrap_or_else(|error| {
+            self.gaps.push(Gap { what: path.to_string(), why: chain(&error) });
+            None
+        })
+    }
+}
+
+fn container(query: &Query, id: String, group: Group) -> Workload {
+    let facts = query.containers.get(&id).cloned();
+    let facts = facts.unwrap_or_else(|| ContainerFacts { id, ..ContainerFacts::default() });
+    let name = facts.name.clone().unwrap_or_else(|| facts.id.chars().take(12).collect());
+    Workload { name: WorkloadName(name), source: Source::Container(facts), group }
+}

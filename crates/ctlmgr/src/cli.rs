@@ -1,0 +1,103 @@
+//! Arguments; also the source of man page and completions.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Shows and steers ctlmgr, which shares a container host's memory by weight under pressure.
+///
+/// After installation ctlmgr only observes: `ctlmgr plan` shows what it would do, and
+/// `ctlmgr mode act` lets it. `ctlmgr revert` puts everything back.
+///
+/// Exit status: 0 done; 1 failed; 2 bad input, or (doctor) a host that ctlmgr cannot work on;
+/// 3 no daemon is running.
+#[derive(Debug, Parser)]
+#[command(name = "ctlmgr", version, max_term_width = 80)]
+pub struct Cli {
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Socket of the daemon.
+    #[arg(long, global = true, default_value = ctlmgr_api::SOCKET)]
+    pub socket: PathBuf,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show mode, capacity and every workload: what it holds, needs and may keep.
+    Status,
+    /// Explain what is decided about a workload, and what was done.
+    Why {
+        /// Name of a container or unit.
+        name: String,
+    },
+    /// Show what ctlmgr would do now.
+    Plan,
+    /// Show every value that differs from before ctlmgr. Exit status 0 also if there are some.
+    Diff,
+    /// Put back every value that ctlmgr wrote, and only observe until told otherwise.
+    Revert {
+        /// Do not ask the daemon, read its journal; also done by itself if no daemon runs.
+        #[arg(long)]
+        offline: bool,
+    },
+    /// Show or change what the memory job may do, until reboot.
+    ///
+    /// For good: `mode = "act"` under [memory] in /etc/ctlmgr/config.d/.
+    Mode {
+        /// off, observe, act, or default (as configured).
+        mode: Option<String>,
+    },
+    /// Show or change the weight of a workload, until reboot.
+    ///
+    /// For good: a [[rule]] in /etc/ctlmgr/config.d/, or the label ctlmgr.weight.
+    Weight {
+        /// Name of a container or unit.
+        name: String,
+        /// 1–10000, a class (critical, high, normal, low, idle), or default.
+        weight: Option<String>,
+    },
+    /// Check or show the configuration; needs no daemon.
+    Config {
+        /// Read it below this directory instead of /.
+        #[arg(long, default_value = "/")]
+        root: PathBuf,
+        /// What to do with it.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Examine this host: what stops ctlmgr from working, and what to do about it.
+    Doctor,
+    /// Computations of the memory job; needs no daemon.
+    Memory {
+        /// Which one.
+        #[command(subcommand)]
+        command: MemoryCommand,
+    },
+}
+
+/// Commands on the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Say everything that is wrong, with file, line and key. Exit status 2 if anything is.
+    Check,
+    /// Show all settings in force, defaults included.
+    Show,
+}
+
+/// Computations of the memory job.
+#[derive(Debug, Subcommand)]
+pub enum MemoryCommand {
+    /// Divide a capacity among workloads by weight, and nothing else.
+    ///
+    /// FILE holds {"capacity_bytes": N, "workloads": [{"name", "weight", "promise_bytes" or null,
+    /// "demand_bytes", "floor_bytes", "max_bytes" or null}]}; - is standard input.
+    Plan {
+        /// The workloads, as JSON.
+        file: PathBuf,
+    },
+}

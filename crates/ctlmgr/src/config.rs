@@ -1,0 +1,55 @@
+//! `ctlmgr config`.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{Failure, print_json, show};
+
+/// Says everything that is wrong.
+pub(crate) fn check(root: &Path, json: bool) -> Result<u8, Failure> {
+    let faults = ctlmgr_config::load(root).err().map(|e| e.0).unwrap_or_default();
+    if json {
+        let list: Vec<Value> = faults
+            .iter()
+            .map(|f| {
+                serde_json::json!({
+                    "file": f.file, "line": f.line, "key": f.key, "message": f.message,
+                })
+            })
+            .collect();
+        print_json(&list)?;
+    } else if faults.is_empty() {
+        show::line("The configuration is well.");
+    } else {
+        faults.iter().for_each(|f| show::line(&f.to_string()));
+    }
+    Ok(if faults.is_empty() { 0 } else { 2 })
+}
+
+/// Shows all settings.
+pub(crate) fn show(root: &Path, json: bool) -> Result<u8, Failure> {
+    let settings = ctlmgr_config::load(root).map_err(Failure::bad_input)?;
+    let value = serde_json::to_value(&settings)?;
+    if json {
+        print_json(&value)?;
+    } else {
+        let mut lines = Vec::new();
+        flatten("", &value, &mut lines);
+        lines.iter().for_each(|l| show::line(l));
+    }
+    Ok(0)
+}
+
+/// One line per leaf: `memory.headroom.percent = 5`.
+fn flatten(prefix: &str, value: &Value, lines: &mut Vec<String>) {
+    let below = |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+    match value {
+        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&below(k), v, lines)),
+        Value::Array(list) if list.iter().any(Value::is_object) => {
+            list.iter().enumerate().for_each(|(i, v)| flatten(&format!("{prefix}[{i}]"), v, lines));
+        }
+        Value::Null => {}
+        leaf => lines.push(format!("{prefix} = {leaf}")),
+    }
+}

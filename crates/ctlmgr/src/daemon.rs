@@ -1,0 +1,133 @@
+//! Commands that ask the daemon.
+
+use std::path::Path;
+
+use anyhow::anyhow;
+use ctlmgr_api::{Client, ClientError, Difference, ModeChange, Reverted, Status, WeightChange, Why};
+use ctlmgr_model::{Mode, Plan, Settings, Undone, Weight};
+use hyper::Method;
+
+use crate::cli::Command;
+use crate::{Failure, offline, print_json, show};
+
+/// Runs a command that needs the daemon.
+pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let client = Client::new(socket);
+    runtime.block_on(async {
+        match command {
+            Command::Status => present(json, &client.get::<Status>("/v1/status").await?, show::status),
+            Command::Plan => present(json, &client.get::<Plan>("/v1/plan").await?, show::plan),
+            Command::Why { name } => {
+                present(json, &client.get::<Why>(&format!("/v1/why/{}", escape(&name))).await?, show::why)
+            }
+            Command::Diff => present(json, &diff(&client).await?, |d| show::differences(d)),
+            Command::Revert { offline } => revert(&client, offline, json).await,
+            Command::Mode { mode } => change_mode(&client, mode, json).await,
+            Command::Weight { name, weight } => change_weight(&client, name, weight, json).await,
+            Command::Config { .. } | Command::Doctor | Command::Memory { .. } => {
+                Err(Failure::bad_input(anyhow!("this command needs no daemon")))
+            }
+        }
+    })
+}
+
+fn present<T: serde::Serialize>(json: bool, value: &T, text: impl Fn(&T)) -> Result<u8, Failure> {
+    if json {
+        print_json(value)?;
+    } else {
+        text(value);
+    }
+    Ok(0)
+}
+
+/// A name as one path segment.
+fn escape(name: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
+    name.bytes()
+        .map(|b| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") })
+        .collect()
+}
+
+async fn diff(client: &Client) -> Result<Vec<Difference>, Failure> {
+    match client.get("/v1/diff").await {
+        Err(error) if error.is_absent() => offline::diff(),
+        other => Ok(other?),
+    }
+}
+
+async fn revert(client: &Client, is_offline: bool, json: bool) -> Result<u8, Failure> {
+    let asked: Result<Vec<Reverted>, ClientError> = match is_offline {
+        true => return finish_revert(&offline::revert()?, json),
+        false => client.send(Method::POST, "/v1/revert", &()).await,
+    };
+    let lines = match asked {
+        Err(error) if error.is_absent() => offline::revert()?,
+        other => other?,
+    };
+    finish_revert(&lines, json)
+}
+
+fn finish_revert(lines: &Vec<Reverted>, json: bool) -> Result<u8, Failure> {
+    present(json, lines, |l| show::reverted(l))?;
+    Ok(u8::from(lines.iter().any(|l| matches!(l.undone, Undone::Failed(_)))))
+}
+
+async fn change_mode(client: &Client, mode: Option<String>, json: bool) -> Result<u8, Failure> {
+    let status: Status = match mode {
+        None => client.get("/v1/status").await?,
+        Some(text) => {
+            let change = ModeChange { memory: read_mode(&text)? };
+            client.send(Method::PUT, "/v1/mode", &change).await?
+        }
+    };
+    present(json, &status, |s| show::line(&format!("memory: {}", s.memory_mode)))
+}
+
+fn read_mode(text: &str) -> Result<Option<Mode>, Failure> {
+    match text {
+        "off" => Ok(Some(Mode::Off)),
+        "observe" => Ok(Some(Mode::Observe)),
+        "act" => Ok(Some(Mode::Act)),
+        "default" => Ok(None),
+        other => Err(Failure::bad_input(anyhow!(
+            "`{other}` is no mode: expected off, observe, act or default"
+        ))),
+    }
+}
+
+async fn change_weight(
+    client: &Client,
+    name: String,
+    weight: Option<String>,
+    json: bool,
+) -> Result<u8, Failure> {
+    if let Some(text) = weight {
+        let settings: serde_json::Value = client.get("/v1/settings").await?;
+        let weight = read_weight(&text, &settings)?;
+        let change = WeightChange { name: name.clone(), weight };
+        let _: Status = client.send(Method::PUT, "/v1/weight", &change).await?;
+        let told = weight.map_or("as configured".to_owned(), |w| w.to_string());
+        return present(json, &change, |_| show::line(&format!("{name}: weight {told}")));
+    }
+    let why: Why = client.get(&format!("/v1/why/{}", escape(&name))).await?;
+    present(json, &why.verdict, |v| {
+        show::line(&format!("{}: weight {} ({})", v.name, v.weight, v.weight_from));
+    })
+}
+
+/// A number, a class of the running configuration, or `default`.
+fn read_weight(text: &str, settings: &serde_json::Value) -> Result<Option<u16>, Failure> {
+    if text == "default" {
+        return Ok(None);
+    }
+    let class = settings["classes"][text].as_i64();
+    let number = class.or_else(|| text.parse().ok());
+    let expected = || anyhow!("`{text}` is no weight: expected 1–10000, a class, or default");
+    let number = number.ok_or_else(|| Failure::bad_input(expected()))?;
+    let weight = Weight::new(number).map_err(Failure::bad_input)?;
+    Ok(Some(weight.get()))
+}
+
+/// The settings type is only serialised; asking for it here keeps the two in step.
+const _: fn(&Settings) -> &std::collections::BTreeMap<String, Weight> = |s| &s.classes;

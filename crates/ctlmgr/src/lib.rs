@@ -1,0 +1,67 @@
+//! The command line of ctlmgr: asks the daemon, shows answers.
+//!
+//! It senses nothing and writes no knob; `memory plan` and `config` need no daemon at all.
+
+pub mod cli;
+mod config;
+mod daemon;
+mod memory_plan;
+mod offline;
+mod show;
+
+use std::fmt;
+
+pub use cli::Cli;
+use cli::{Command, ConfigCommand, MemoryCommand};
+
+/// A failure with its exit status.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit status: 1 failed, 2 bad input or a host that ctlmgr cannot work on, 3 no daemon.
+    pub status: u8,
+    /// What went wrong.
+    pub error: anyhow::Error,
+}
+
+impl Failure {
+    /// Something the user gave cannot be used.
+    pub fn bad_input(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: 2, error: error.into() }
+    }
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        let error = error.into();
+        let is_absent =
+            error.downcast_ref::<ctlmgr_api::ClientError>().is_some_and(|e| e.is_absent());
+        Failure { status: if is_absent { 3 } else { 1 }, error }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
+    }
+}
+
+/// Runs a command and returns the exit status.
+///
+/// # Errors
+/// What went wrong, with its exit status.
+pub fn run(cli: Cli) -> Result<u8, Failure> {
+    let json = cli.json;
+    match cli.command {
+        Command::Memory { command: MemoryCommand::Plan { file } } => memory_plan::run(&file, json),
+        Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
+        Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
+        Command::Doctor => offline::doctor(json),
+        command => daemon::run(&cli.socket, command, json),
+    }
+}
+
+/// Prints a value as JSON.
+fn print_json<T: serde::Serialize>(value: &T) -> Result<(), Failure> {
+    show::line(&serde_json::to_string_pretty(value)?);
+    Ok(())
+}

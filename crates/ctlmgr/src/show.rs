@@ -1,0 +1,168 @@
+//! Answers as text that fits 80 columns.
+
+use std::io::Write;
+
+use ctlmgr_api::{Decision, Difference, Finding, Reverted, Severity, Status, Why};
+use ctlmgr_model::{Bytes, CapacityAccount, Outcome, Plan, Undone, Verdict, VerdictKind};
+use ctlmgr_policy::share::Division;
+
+/// Prints a line; a closed pipe (`ctlmgr status | head`) is no error.
+pub(crate) fn line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(width - 1).collect();
+    format!("{head}…")
+}
+
+pub(crate) fn status(status: &Status) {
+    let docker = status.docker.as_deref().unwrap_or("not answering");
+    line(&format!("ctlmgr {}  memory: {}  dockerd: {docker}", status.version, status.memory_mode));
+    let Some(plan) = &status.plan else {
+        line("No reading yet.");
+        return status.troubles.iter().for_each(|t| line(&format!("! {t}")));
+    };
+    account(&plan.account, status.stall_pct);
+    line("");
+    verdicts(&plan.verdicts);
+    let c = &status.counters;
+    line("");
+    line(&format!(
+        "{} writes, {} reclaimed, {} failures, {} overrides in {} s",
+        c.writes, Bytes(c.reclaimed_bytes), c.failures, c.overrides, status.uptime_secs
+    ));
+    status.troubles.iter().for_each(|t| line(&format!("! {t}")));
+    status.gaps.iter().for_each(|g| line(&format!("? {}: {}", g.what, g.why)));
+}
+
+fn account(account: &CapacityAccount, stall_pct: Option<u8>) {
+    let stall = stall_pct.map_or("unknown".to_owned(), |p| format!("{p} %"));
+    line(&format!(
+        "{} total - {} host - {} headroom = {} to share",
+        account.total, account.host, account.headroom, account.capacity
+    ));
+    let state = if account.is_contended() { "contended" } else { "everything fits" };
+    line(&format!("{} asked for: {state}; stalled for memory: {stall}", account.demand));
+}
+
+fn verdicts(list: &[Verdict]) {
+    line(&format!(
+        "{:<22} {:>6} {:>9} {:>9} {:>9} {:>9} {:<7}",
+        "NAME", "WEIGHT", "HELD", "NEED", "SHARE", "SWAP", "BOUND"
+    ));
+    let mut sorted: Vec<&Verdict> = list.iter().collect();
+    sorted.sort_by_key(|v| (v.kind == VerdictKind::Bystander, std::cmp::Reverse(v.weight), &v.name));
+    for v in sorted {
+        let name = match v.kind {
+            VerdictKind::Workload => cut(&v.name.0, 22),
+            VerdictKind::Bystander => format!("({})", cut(&v.name.0, 20)),
+        };
+        line(&format!(
+            "{name:<22} {:>6} {:>9} {:>9} {:>9} {:>9} {:<7}",
+            v.weight, v.held, v.demand, v.share, v.swapped, v.bound
+        ));
+    }
+}
+
+pub(crate) fn plan(plan: &Plan) {
+    account(&plan.account, None);
+    if plan.steps.is_empty() {
+        line("Nothing to do.");
+    }
+    for step in &plan.steps {
+        line(&step.to_string());
+        line(&format!("    {}", step.reason.0));
+    }
+    plan.complaints.iter().for_each(|c| line(&format!("! {c}")));
+}
+
+pub(crate) fn why(why: &Why) {
+    let v = &why.verdict;
+    line(&format!("{}: {}", v.name, v.reason.0));
+    line("");
+    let promise = v.promise.map_or("none".to_owned(), |p| p.to_string());
+    let stall = v.stall_pct.map_or("unknown".to_owned(), |p| format!("{} %", p.0));
+    for (what, value) in [
+        ("cgroup", v.path.to_string()),
+        ("weight", format!("{} ({})", v.weight, v.weight_from)),
+        ("promise", promise),
+        ("basis", v.basis.to_string()),
+        ("need", v.demand.to_string()),
+        ("floor", v.floor.to_string()),
+        ("share", format!("{} (bound by {})", v.share, v.bound)),
+        ("held", format!("{}, {} in swap", v.held, v.swapped)),
+        ("feels", format!("{} refaults/s, stalled {stall}", v.refaults_per_sec)),
+    ] {
+        line(&format!("  {what:<8} {value}"));
+    }
+    line("");
+    line(if why.decisions.is_empty() { "No decisions so far." } else { "Last decisions:" });
+    why.decisions.iter().for_each(decision);
+}
+
+fn decision(decision: &Decision) {
+    let clock = decision.unix_ms / 1000 % 86_400;
+    let time = format!("{:02}:{:02}:{:02} UTC", clock / 3600, clock / 60 % 60, clock % 60);
+    let outcome = match &decision.outcome {
+        None => "only observed".to_owned(),
+        Some(Outcome::Done) => "done".to_owned(),
+        Some(Outcome::Reclaimed(bytes)) => format!("got {bytes}"),
+        Some(Outcome::Vanished) => "the cgroup was gone".to_owned(),
+        Some(Outcome::Overridden(value)) => format!("another writer set {value}"),
+        Some(Outcome::Failed(error)) => format!("failed: {error}"),
+    };
+    line(&format!("  {time}  {} ({outcome})", decision.step));
+    line(&format!("      {}", decision.step.reason.0));
+}
+
+pub(crate) fn differences(list: &[Difference]) {
+    if list.is_empty() {
+        line("Nothing differs from before ctlmgr.");
+    }
+    for d in list {
+        let present = d.present_bytes.map_or("gone".to_owned(), |b| Bytes(b).to_string());
+        let foreign = if d.present_bytes == Some(d.ours_bytes) { "" } else { "  (another writer)" };
+        line(&format!("{} {}: {} -> {present}{foreign}", d.path, d.knob, Bytes(d.prior_bytes)));
+    }
+}
+
+pub(crate) fn reverted(list: &[Reverted]) {
+    if list.is_empty() {
+        line("Nothing to put back.");
+    }
+    for r in list {
+        let outcome = match &r.undone {
+            Undone::PutBack => "put back".to_owned(),
+            Undone::Vanished => "gone".to_owned(),
+            Undone::LeftToOthers(value) => format!("left at {value}, which another writer set"),
+            Undone::Failed(error) => format!("failed: {error}"),
+        };
+        line(&format!("{} {}: {outcome}", r.path, r.knob));
+    }
+}
+
+pub(crate) fn findings(list: &[Finding]) {
+    for f in list {
+        let mark = match f.severity {
+            Severity::Ok => "ok  ",
+            Severity::Warning => "warn",
+            Severity::Fatal => "FAIL",
+        };
+        line(&format!("{mark}  {}: {}", f.check, f.message));
+    }
+}
+
+pub(crate) fn division(division: &Division) {
+    let lambda = division.lambda.map_or("none: everything fits".to_owned(), |l| l.to_string());
+    line(&format!("lambda: {lambda}"));
+    for s in &division.shares {
+        line(&format!("{:<30} {:>16} B  {}", cut(&s.name, 30), s.share_bytes.0, s.bound));
+    }
+    if division.unmet_floor_bytes > Bytes::ZERO {
+        line(&format!("unmet floors: {}", division.unmet_floor_bytes));
+    }
+}

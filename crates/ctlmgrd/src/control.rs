@@ -1,0 +1,52 @@
+//! Requests from the API to the loop.
+
+use ctlmgr_api::{Difference, ModeChange, Reverted, Status, WeightChange, Why};
+use ctlmgr_model::{Plan, Settings};
+use tokio::sync::{mpsc, oneshot};
+
+/// Where an answer goes, and what it may be.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refused>>;
+
+/// Why a request is not followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is no such thing.
+    NotFound(String),
+    /// The request makes no sense.
+    Invalid(String),
+    /// It makes sense but did not work.
+    Failed(String),
+}
+
+/// A request with the place for its answer.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Status(Reply<Status>),
+    Why(String, Reply<Why>),
+    Plan(Reply<Plan>),
+    Settings(Reply<Settings>),
+    Diff(Reply<Vec<Difference>>),
+    Revert(Reply<Vec<Reverted>>),
+    Mode(ModeChange, Reply<Status>),
+    Weight(WeightChange, Reply<Status>),
+}
+
+/// The way from the API to the loop.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    sender: mpsc::Sender<Command>,
+}
+
+impl Line {
+    pub fn new(sender: mpsc::Sender<Command>) -> Line {
+        Line { sender }
+    }
+
+    /// Asks the loop and waits for its answer.
+    pub async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refused> {
+        let gone = |_| Refused::Failed("the daemon is stopping".to_owned());
+        let (reply, answer) = oneshot::channel();
+        self.sender.send(command(reply)).await.map_err(|_| gone(()))?;
+        answer.await.map_err(|_| gone(()))?
+    }
+}

@@ -1,0 +1,132 @@
+//! From a reading to a plan to work, and from outcomes back into the state.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ctlmgr_act::UnitProperties;
+use ctlmgr_api::Decision;
+use ctlmgr_model::{Action, Mode, Outcome, Snapshot, Step};
+use ctlmgr_policy::{check, decide};
+use tracing::{debug, error, info, warn};
+
+use crate::daemon::{Daemon, Last};
+use crate::workers::{self, Report};
+
+/// Decisions kept for `ctlmgr why`.
+const HISTORY: usize = 500;
+
+impl<U: UnitProperties> Daemon<U> {
+    /// Takes what a worker reports.
+    pub(crate) fn take(&mut self, report: Report) {
+        match report {
+            Report::Sensed(Ok(snapshot)) => {
+                self.busy.sensing_since = None;
+                self.sense_trouble = None;
+                self.decide(&snapshot);
+            }
+            Report::Sensed(Err(error)) => {
+                self.busy.sensing_since = None;
+                warn!(error, "the host could not be read");
+                self.sense_trouble = Some(error);
+            }
+            Report::Written(outcomes) => {
+                self.busy.writing = None;
+                self.learn(outcomes);
+            }
+            Report::Reclaimed(outcomes) => {
+                self.busy.reclaiming = false;
+                self.learn(outcomes);
+            }
+        }
+    }
+
+    fn decide(&mut self, snapshot: &Snapshot) {
+        self.counters.cycles += 1;
+        self.wakes.follow(snapshot);
+        let state = std::mem::take(&mut self.state);
+        let (plan, state) = decide(&self.settings, state, snapshot);
+        self.state = state;
+        if plan.account.is_contended() {
+            self.keep_pace();
+        }
+        let violations = check(&self.settings, &plan, snapshot);
+        for violation in &violations {
+            error!(%violation, "the plan breaks a rule and is not carried out");
+        }
+        let steps = plan.steps.clone();
+        let (host, gaps) = (snapshot.host.clone(), snapshot.gaps.clone());
+        self.last = Some(Last { plan, host, gaps });
+        match self.settings.memory.mode {
+            Mode::Act if violations.is_empty() && self.journal.is_some() => self.act(steps),
+            _ => steps.into_iter().for_each(|step| self.remember(step, None)),
+        }
+    }
+
+    fn act(&mut self, steps: Vec<Step>) {
+        let (writes, reclaims) = workers::split(steps);
+        // While the writer is busy the plan is made of old values; the next reading plans anew.
+        if let (false, None, Some(journal)) = (writes.is_empty(), &self.busy.writing, &self.journal) {
+            let (actuator, done) = (self.actuator.clone(), self.reports.clone());
+            self.busy.writing = Some(workers::write(actuator, journal.clone(), writes, done));
+        }
+        if !reclaims.is_empty() && !self.busy.reclaiming {
+            self.busy.reclaiming = true;
+            workers::reclaim(self.actuator.clone(), reclaims, self.reports.clone());
+        }
+    }
+
+    fn learn(&mut self, outcomes: Vec<(Step, Outcome)>) {
+        let at = self.now();
+        for (step, outcome) in outcomes {
+            self.state.learn(&step, &outcome, at);
+            self.count(&step, &outcome);
+            self.remember(step, Some(outcome));
+        }
+    }
+
+    fn count(&mut self, step: &Step, outcome: &Outcome) {
+        let (path, reason) = (&step.path, &step.reason.0);
+        match outcome {
+            Outcome::Done => {
+                self.counters.writes += 1;
+                if let Action::Set { knob, from, to, .. } = step.action {
+                    info!(%path, %knob, from = from.0, to = to.0, reason, "written");
+                }
+            }
+            Outcome::Reclaimed(bytes) => {
+                self.counters.reclaimed_bytes += bytes.0;
+                debug!(%path, bytes = bytes.0, reason, "reclaimed");
+            }
+            Outcome::Vanished => debug!(%path, "gone before it could be written"),
+            Outcome::Overridden(value) => {
+                self.counters.overrides += 1;
+                warn!(%path, %value, %step, "another writer was there at once");
+            }
+            Outcome::Failed(error) => {
+                self.counters.failures += 1;
+                warn!(%path, error, %step, "step failed");
+            }
+        }
+    }
+
+    /// Keeps a decision for `why`; the same decision again is no news.
+    fn remember(&mut self, step: Step, outcome: Option<Outcome>) {
+        let before = self.decisions.iter().find(|d| is_same_knob(&d.step.action, &step.action) && d.step.path == step.path);
+        let is_repeated = outcome.is_none()
+            && before.is_some_and(|d| d.outcome.is_none() && d.step.action == step.action);
+        if is_repeated {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.decisions.push_front(Decision { unix_ms, step, outcome });
+        self.decisions.truncate(HISTORY);
+    }
+}
+
+fn is_same_knob(a: &Action, b: &Action) -> bool {
+    match (a, b) {
+        (Action::Set { knob: a, .. }, Action::Set { knob: b, .. }) => a == b,
+        (Action::Reclaim { .. }, Action::Reclaim { .. }) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,332 @@
+//! The loop: every source of events folded into one enum, handled by one owner of all state.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use ctlmgr_act::{Actuator, SystemdBus, UnitProperties};
+use ctlmgr_api::{Counters, Decision};
+use ctlmgr_model::{Gap, HostSample, Millis, Mode, Plan, Settings};
+use ctlmgr_policy::State;
+use ctlmgr_sense::{Containers, Query, Sensor, Wake, Wakes, watch_containers};
+use ctlmgr_store::Journal;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tracing::{error, info, warn};
+
+use crate::control::{Command, Line};
+use crate::places::Places;
+use crate::undo::{SharedJournal, revert, with_journal};
+use crate::workers::{self, Report};
+use crate::{api, notify};
+
+/// Pause between readings under contention, and without.
+const PACE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Two readings are at least this far apart, however often the kernel wakes us.
+const LEAST_PACE: Duration = Duration::from_millis(500);
+/// A reading that takes longer than this is a trouble worth a line in `status`.
+const SLOW_READING: Duration = Duration::from_secs(15);
+
+/// Why the loop moves.
+enum Event {
+    Tick,
+    Alive,
+    Wake(Wake),
+    Report(Report),
+    Workloads,
+    Command(Command),
+    Reload,
+    Stop,
+}
+
+/// What the last reading and decision said.
+pub(crate) struct Last {
+    pub plan: Plan,
+    pub host: HostSample,
+    pub gaps: Vec<Gap>,
+}
+
+/// Work under way off the loop.
+#[derive(Default)]
+pub(crate) struct Busy {
+    pub sensing_since: Option<Instant>,
+    pub writing: Option<JoinHandle<()>>,
+    pub reclaiming: bool,
+}
+
+/// All state of the daemon.
+pub(crate) struct Daemon<U> {
+    pub places: Places,
+    pub settings: Settings,
+    pub state: State,
+    pub sensor: Arc<Sensor>,
+    pub actuator: Arc<Actuator<U>>,
+    pub journal: Option<SharedJournal>,
+    pub containers: watch::Receiver<Containers>,
+    pub wakes: Wakes,
+    pub reports: mpsc::Sender<Report>,
+    pub busy: Busy,
+    pub last: Option<Last>,
+    pub decisions: VecDeque<Decision>,
+    pub counters: Counters,
+    pub config_trouble: Option<String>,
+    pub sense_trouble: Option<String>,
+    pub started: Instant,
+    pub next_tick: Instant,
+}
+
+/// The ends of the channels that the loop listens to.
+struct Sources {
+    wakes: mpsc::Receiver<Wake>,
+    reports: mpsc::Receiver<Report>,
+    commands: mpsc::Receiver<Command>,
+    containers: watch::Receiver<Containers>,
+    reload: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    alive: tokio::time::Interval,
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// The configuration is wrong, the host has no cgroup v2, or the socket cannot be opened.
+pub async fn run(places: Places, listener: Option<UnixListener>) -> Result<()> {
+    std::fs::create_dir_all(places.run()).context("failed to make the run-time directory")?;
+    let listener = match listener {
+        Some(listener) => listener,
+        None => bind(&places)?,
+    };
+    let (mut daemon, mut sources, line) = assemble(places)?;
+    tokio::spawn(api::serve(listener, line));
+    daemon.recover().await;
+    notify::ready(&daemon.summary());
+    info!(version = env!("CARGO_PKG_VERSION"), mode = %daemon.settings.memory.mode, "running");
+    loop {
+        match sources.next(daemon.next_tick).await {
+            Event::Stop => break,
+            event => daemon.handle(event).await,
+        }
+    }
+    notify::stopping();
+    info!("stopping");
+    daemon.put_everything_back().await;
+    Ok(())
+}
+
+fn bind(places: &Places) -> Result<UnixListener> {
+    let socket = places.socket();
+    // A socket left by a crash would make bind fail; a live one belongs to systemd or a twin.
+    if std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        let _ = std::fs::remove_file(&socket);
+    }
+    UnixListener::bind(&socket).with_context(|| format!("failed to listen on {}", socket.display()))
+}
+
+fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
+    let settings = ctlmgr_config::load(&places.root)?;
+    let host = places.host();
+    let sensor = Sensor::new(host.clone())?;
+    let actuator = Actuator::new(host.clone(), SystemdBus::new())?;
+    let (wake_sender, wakes) = mpsc::channel(64);
+    let (report_sender, reports) = mpsc::channel(64);
+    let (command_sender, commands) = mpsc::channel(64);
+    let (publish, containers) = watch::channel(Containers::default());
+    tokio::spawn(watch_containers(places.docker(), publish));
+    let daemon = Daemon {
+        wakes: Wakes::new(host, sensor.cgroups().clone(), wake_sender),
+        journal: open_journal(&places),
+        sensor: Arc::new(sensor),
+        actuator: Arc::new(actuator),
+        places,
+        settings,
+        state: State::default(),
+        containers: containers.clone(),
+        reports: report_sender,
+        busy: Busy::default(),
+        last: None,
+        decisions: VecDeque::new(),
+        counters: Counters::default(),
+        config_trouble: None,
+        sense_trouble: None,
+        started: Instant::now(),
+        next_tick: Instant::now(),
+    };
+    let sources = Sources {
+        wakes,
+        reports,
+        commands,
+        containers,
+        reload: signal(SignalKind::hangup())?,
+        terminate: signal(SignalKind::terminate())?,
+        interrupt: signal(SignalKind::interrupt())?,
+        alive: tokio::time::interval(notify::watchdog_interval()),
+    };
+    Ok((daemon, sources, Line::new(command_sender)))
+}
+
+/// The journal, or nothing: then ctlmgr observes only, and says why.
+fn open_journal(places: &Places) -> Option<SharedJournal> {
+    match Journal::open(&places.journal(), &places.boot_id()) {
+        Ok(journal) => Some(Arc::new(Mutex::new(journal))),
+        Err(error) => {
+            error!(error = ctlmgr_host::chain(&error), "no undo journal, so nothing will be written");
+            None
+        }
+    }
+}
+
+impl Sources {
+    /// The next event. Every branch is cancel-safe: channels, signals and timers lose nothing.
+    async fn next(&mut self, tick: Instant) -> Event {
+        tokio::select! {
+            _ = self.terminate.recv() => Event::Stop,
+            _ = self.interrupt.recv() => Event::Stop,
+            _ = self.reload.recv() => Event::Reload,
+            _ = self.alive.tick() => Event::Alive,
+            Some(command) = self.commands.recv() => Event::Command(command),
+            Some(report) = self.reports.recv() => Event::Report(report),
+            Some(wake) = self.wakes.recv() => Event::Wake(wake),
+            Ok(()) = self.containers.changed() => Event::Workloads,
+            () = tokio::time::sleep_until(tick.into()) => Event::Tick,
+        }
+    }
+}
+
+impl<U: UnitProperties> Daemon<U> {
+    async fn handle(&mut self, event: Event) {
+        match event {
+            Event::Tick => self.sense(),
+            Event::Wake(wake) => {
+                tracing::debug!(?wake, "woken");
+                self.hurry();
+            }
+            Event::Workloads => self.hurry(),
+            Event::Alive => {
+                notify::alive();
+                notify::status(&self.summary());
+            }
+            Event::Report(report) => self.take(report),
+            Event::Command(command) => self.obey(command).await,
+            Event::Reload => self.reload().await,
+            Event::Stop => {}
+        }
+    }
+
+    /// Monotonic time of this process.
+    pub(crate) fn now(&self) -> Millis {
+        // From 1, because policy reads 0 as "before this process".
+        Millis(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// Brings the next reading forward.
+    pub(crate) fn hurry(&mut self) {
+        self.next_tick = self.next_tick.min(Instant::now() + LEAST_PACE);
+    }
+
+    /// Under contention the next reading is no further away than the quick pace.
+    pub(crate) fn keep_pace(&mut self) {
+        self.next_tick = self.next_tick.min(Instant::now() + PACE.0);
+    }
+
+    fn sense(&mut self) {
+        let is_tense = self.last.as_ref().is_some_and(|l| l.plan.account.is_contended());
+        self.next_tick = Instant::now() + if is_tense { PACE.0 } else { PACE.1 };
+        if let Some(since) = self.busy.sensing_since {
+            if since.elapsed() > SLOW_READING {
+                let text = format!("the last reading takes {} s already", since.elapsed().as_secs());
+                self.sense_trouble = Some(text);
+            }
+            return;
+        }
+        if self.settings.memory.mode == Mode::Off {
+            self.last = None;
+            return;
+        }
+        self.busy.sensing_since = Some(Instant::now());
+        let query = Query {
+            units: self.settings.units.clone(),
+            containers: self.containers.borrow().by_id.clone(),
+        };
+        workers::sense(&self.sensor, self.now(), query, self.reports.clone());
+    }
+
+    /// After a start: knobs of an earlier run are ours to continue with, or to put back.
+    async fn recover(&mut self) {
+        let Some(journal) = &self.journal else { return };
+        let entries = match with_journal(journal, Journal::entries).await {
+            Ok(entries) => entries,
+            Err(error) => {
+                error!(error = format!("{error:#}"), "the undo journal cannot be read");
+                self.journal = None;
+                return;
+            }
+        };
+        if entries.is_empty() {
+            return;
+        }
+        info!(knobs = entries.len(), "found knobs of an earlier run");
+        if self.settings.memory.mode != Mode::Act {
+            self.put_everything_back().await;
+            return;
+        }
+        for saved in entries {
+            self.state.adopt(saved.id, saved.knob, saved.prior, saved.ours);
+        }
+    }
+
+    /// Waits for the writer, then puts back all that is ours.
+    pub(crate) async fn put_everything_back(&mut self) -> Vec<ctlmgr_api::Reverted> {
+        if let Some(writing) = self.busy.writing.take() {
+            let _ = writing.await;
+        }
+        let Some(journal) = &self.journal else { return Vec::new() };
+        self.state.forget_written();
+        revert(&self.actuator, journal).await.unwrap_or_else(|error| {
+            error!(error = format!("{error:#}"), "failed to undo");
+            Vec::new()
+        })
+    }
+
+    /// Reads the configuration again; a bad one changes nothing.
+    pub(crate) async fn reload(&mut self) {
+        notify::reloading();
+        match ctlmgr_config::load(&self.places.root) {
+            Ok(settings) => {
+                let was = self.settings.memory.mode;
+                self.settings = settings;
+                self.config_trouble = None;
+                info!(mode = %self.settings.memory.mode, "configuration reloaded");
+                if was == Mode::Act && self.settings.memory.mode != Mode::Act {
+                    self.put_everything_back().await;
+                }
+            }
+            Err(error) => {
+                warn!(%error, "bad configuration, the running settings stay");
+                self.config_trouble = Some(format!("bad configuration, not applied: {error}"));
+            }
+        }
+        self.hurry();
+        notify::ready(&self.summary());
+    }
+
+    /// One line for `systemctl status`.
+    pub(crate) fn summary(&self) -> String {
+        let mode = self.settings.memory.mode;
+        let Some(last) = &self.last else { return format!("memory: {mode}; first reading pending") };
+        let account = &last.plan.account;
+        let workloads = last
+            .plan
+            .verdicts
+            .iter()
+            .filter(|v| v.kind == ctlmgr_model::VerdictKind::Workload)
+            .count();
+        format!(
+            "memory: {mode}; {workloads} workloads; {} asked of {}; {} writes",
+            account.demand, account.capacity, self.counters.writes
+        )
+    }
+}

@@ -1,0 +1,22 @@
+//! The daemon: one loop that senses, decides and acts, and owns all state.
+//!
+//! The loop does no arithmetic and knows no file of the kernel: it wires sensors, policy,
+//! actuators, journal and API together, and alone reads the clock.
+
+mod access;
+mod api;
+mod control;
+mod cycle;
+mod daemon;
+pub mod doctor;
+pub mod log;
+mod notify;
+mod obey;
+mod overrides;
+mod places;
+mod undo;
+mod workers;
+
+pub use daemon::run;
+pub use places::Places;
+pub use undo::{differences, revert};

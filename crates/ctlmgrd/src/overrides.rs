@@ -1,0 +1,75 @@
+//! Changes asked for at run time, kept as configuration fragments in `/run` until reboot.
+//!
+//! So `ctlmgr config show` shows them, a restart keeps them, and removing a file takes one back.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ctlmgr_model::{Mode, Weight};
+
+/// Sets or clears the run-time mode of the memory job.
+pub(crate) fn set_mode(directory: &Path, mode: Option<Mode>) -> io::Result<()> {
+    let text = mode.map(|mode| format!("[memory]\nmode = \"{mode}\"\n"));
+    put(directory, "90-mode.toml", text)
+}
+
+/// Sets or clears the run-time weight of a workload.
+///
+/// # Errors
+/// The name has characters that no container or unit has.
+pub(crate) fn set_weight(directory: &Path, name: &str, weight: Option<Weight>) -> io::Result<()> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-@:".contains(c);
+    if name.is_empty() || name.len() > 200 || !name.chars().all(is_plain) {
+        let message = format!("`{name}` is no name of a container or unit");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let text = weight.map(|weight| format!("[[rule]]\nname = \"{name}\"\nweight = {weight}\n"));
+    put(directory, &format!("91-weight-{name}.toml"), text)
+}
+
+/// Writes a fragment whole, or removes it.
+fn put(directory: &Path, name: &str, text: Option<String>) -> io::Result<()> {
+    let path: PathBuf = directory.join(name);
+    let Some(text) = text else {
+        return match fs::remove_file(&path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        };
+    };
+    fs::create_dir_all(directory)?;
+    // Written beside and renamed, so that nobody ever reads half a fragment.
+    let draft = path.with_extension("new");
+    let mut file = fs::File::create(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, &path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_come_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("run/ctlmgr/config.d");
+        set_mode(&at, Some(Mode::Act)).unwrap();
+        set_weight(&at, "web-1", Some(Weight::new(400).unwrap())).unwrap();
+        let settings = ctlmgr_config::load(dir.path()).unwrap();
+        assert_eq!(settings.memory.mode, Mode::Act);
+        assert_eq!(settings.rules.len(), 1);
+        set_mode(&at, None).unwrap();
+        set_mode(&at, None).unwrap();
+        set_weight(&at, "web-1", None).unwrap();
+        assert_eq!(ctlmgr_config::load(dir.path()).unwrap(), ctlmgr_model::Settings::default());
+    }
+
+    #[test]
+    fn names_that_could_leave_the_directory_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["", "../x", "a/b", "a\"b", "web-*"] {
+            assert!(set_weight(dir.path(), name, Some(Weight::DEFAULT)).is_err(), "{name}");
+        }
+    }
+}

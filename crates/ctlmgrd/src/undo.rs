@@ -1,0 +1,90 @@
+//! Putting everything back, with or without a running daemon.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result};
+use ctlmgr_act::{Actuator, UnitProperties};
+use ctlmgr_api::{Difference, Reverted};
+use ctlmgr_model::{Saved, Undone};
+use ctlmgr_store::Journal;
+use tracing::{info, warn};
+
+/// The journal, shared by the workers that write knobs.
+pub(crate) type SharedJournal = Arc<Mutex<Journal>>;
+
+/// Runs `work` on the journal, away from the loop: it waits for stable storage.
+pub(crate) async fn with_journal<T: Send + 'static>(
+    journal: &SharedJournal,
+    work: impl FnOnce(&Journal) -> Result<T, ctlmgr_store::JournalError> + Send + 'static,
+) -> Result<T> {
+    let journal = journal.clone();
+    tokio::task::spawn_blocking(move || {
+        // A panic while holding the lock leaves SQLite's own state consistent.
+        work(&journal.lock().unwrap_or_else(PoisonError::into_inner))
+    })
+    .await
+    .context("failed to run the journal worker")?
+    .map_err(anyhow::Error::from)
+}
+
+/// Puts back every knob whose present value is still ours, deepest cgroups first.
+///
+/// # Errors
+/// The journal cannot be read or written; single knobs that fail are in the result.
+pub async fn revert<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &Arc<Mutex<Journal>>,
+) -> Result<Vec<Reverted>> {
+    let mut result = Vec::new();
+    for saved in with_journal(journal, Journal::entries).await? {
+        let undone = actuator.put_back(&saved).await;
+        report(&saved, &undone);
+        let line = Reverted {
+            path: saved.path.to_string(),
+            knob: saved.knob.to_string(),
+            undone: undone.clone(),
+        };
+        result.push(line);
+        if !matches!(undone, Undone::Failed(_)) {
+            with_journal(journal, move |j| j.forget(&saved.path, saved.knob)).await?;
+        }
+    }
+    Ok(result)
+}
+
+fn report(saved: &Saved, undone: &Undone) {
+    let (path, knob) = (&saved.path, saved.knob);
+    match undone {
+        Undone::PutBack => info!(%path, %knob, prior = %saved.prior, "put back"),
+        Undone::Vanished => info!(%path, %knob, "gone, nothing to put back"),
+        Undone::LeftToOthers(value) => {
+            warn!(%path, %knob, %value, "changed by another writer since, left alone");
+        }
+        Undone::Failed(error) => warn!(%path, %knob, error, "failed to put back"),
+    }
+}
+
+/// What differs from before ctlmgr; knobs of vanished cgroups do not count.
+///
+/// # Errors
+/// The journal or a knob cannot be read.
+pub async fn differences<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &Arc<Mutex<Journal>>,
+) -> Result<Vec<Difference>> {
+    let mut result = Vec::new();
+    for saved in with_journal(journal, Journal::entries).await? {
+        let present = actuator.present(&saved)?;
+        if present.is_none_or(|value| value == saved.prior) {
+            continue;
+        }
+        result.push(Difference {
+            path: saved.path.to_string(),
+            knob: saved.knob.to_string(),
+            prior_bytes: saved.prior.0,
+            ours_bytes: saved.ours.0,
+            present_bytes: present.map(|b| b.0),
+        });
+    }
+    Ok(result)
+}
