@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use ctlmgr_api::{Client, ClientError, Difference, ModeChange, Reverted, Status, WeightChange, Why};
-use ctlmgr_model::{Mode, Plan, Settings, Undone, Weight};
+use ctlmgr_model::{Mode, Plan, Undone, Weight};
 use hyper::Method;
 
 use crate::cli::Command;
@@ -128,6 +128,3 @@ fn read_weight(text: &str, settings: &serde_json::Value) -> Result<Option<u16>, 
     let weight = Weight::new(number).map_err(Failure::bad_input)?;
     Ok(Some(weight.get()))
 }
-
-/// The settings type is only serialised; asking for it here keeps the two in step.
-const _: fn(&Settings) -> &std::collections::BTreeMap<String, Weight> = |s| &s.classes;

@@ -1,0 +1,106 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_ctlmgr_global_optspecs
+    string join \n json socket= h/help V/version
+end
+
+function __fish_ctlmgr_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_ctlmgr_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_ctlmgr_using_subcommand
+    set -l cmd (__fish_ctlmgr_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -s V -l version -d 'Print version'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "status" -d 'Show mode, capacity and every workload: what it holds, needs and may keep'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "why" -d 'Explain what is decided about a workload, and what was done'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "plan" -d 'Show what ctlmgr would do now'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "diff" -d 'Show every value that differs from before ctlmgr. Exit status 0 also if there are some'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "revert" -d 'Put back every value that ctlmgr wrote, and only observe until told otherwise'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "mode" -d 'Show or change what the memory job may do, until reboot'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "weight" -d 'Show or change the weight of a workload, until reboot'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "config" -d 'Check or show the configuration; needs no daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "doctor" -d 'Examine this host: what stops ctlmgr from working, and what to do about it'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "memory" -d 'Computations of the memory job; needs no daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand status" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand status" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand status" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand why" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand why" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand why" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand diff" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand diff" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand diff" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand revert" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand revert" -l offline -d 'Do not ask the daemon, read its journal; also done by itself if no daemon runs'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand revert" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand revert" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand mode" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand mode" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand mode" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand weight" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand weight" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand weight" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -l root -d 'Read it below this directory instead of /' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "show" -d 'Show all settings in force, defaults included'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from check" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from check" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from show" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from show" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show all settings in force, defaults included'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from plan" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from plan" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from help" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "status" -d 'Show mode, capacity and every workload: what it holds, needs and may keep'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "why" -d 'Explain what is decided about a workload, and what was done'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "plan" -d 'Show what ctlmgr would do now'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "diff" -d 'Show every value that differs from before ctlmgr. Exit status 0 also if there are some'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "revert" -d 'Put back every value that ctlmgr wrote, and only observe until told otherwise'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "mode" -d 'Show or change what the memory job may do, until reboot'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "weight" -d 'Show or change the weight of a workload, until reboot'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "config" -d 'Check or show the configuration; needs no daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "doctor" -d 'Examine this host: what stops ctlmgr from working, and what to do about it'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "memory" -d 'Computations of the memory job; needs no daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Show all settings in force, defaults included'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from memory" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'

@@ -1,0 +1,167 @@
+//! Saved states: a machine of each shape, booted once, with dockerd up.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::image::{self, FIRST_BOOT, Image};
+use super::machine::{Disks, INPUT_MIB, Machine, Start};
+use super::shape::Shape;
+use crate::sh;
+
+/// A saved machine.
+#[derive(Debug, Clone)]
+pub struct Saved {
+    image: Image,
+    shape: Shape,
+    accelerator: String,
+    directory: PathBuf,
+}
+
+impl Saved {
+    fn disks(&self) -> Disks {
+        let file = |name: &str| self.directory.join(name);
+        Disks {
+            root: file("root.qcow2"),
+            input: file("input.raw"),
+            swap: (self.shape.swap > 0).then(|| file("swap.qcow2")),
+            data: self.shape.throttled_iops.map(|limit| (file("data.qcow2"), limit)),
+        }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.directory.join("state")
+    }
+}
+
+/// The saved machine of this shape; boots one if there is none.
+pub fn ensure(shape: &Shape) -> Result<Saved> {
+    std::fs::create_dir_all(image::cache()?)?;
+    // Two guests at once disturb each other, and two builders would share one directory.
+    let lock = File::create(image::cache()?.join("lock"))?;
+    lock.lock().context("failed to lock the cache")?;
+    let image = image::ensure()?;
+    let accelerator = accelerator(&image)?;
+    let directory = image.directory.join(format!("{accelerator}-{}", shape.name()));
+    let saved = Saved { image, shape: shape.clone(), accelerator, directory };
+    if !saved.directory.join("complete").exists() {
+        boot_and_save(&saved)?;
+        std::fs::write(saved.directory.join("complete"), "")?;
+    }
+    Ok(saved)
+}
+
+/// A fresh guest of this shape with `put` in /run/in, ready for commands.
+pub fn restore(shape: &Shape, put: &[PathBuf]) -> Result<Machine> {
+    let saved = ensure(shape)?;
+    let started = Instant::now();
+    let run = image::cache()?.join("run");
+    let _ = std::fs::remove_dir_all(&run);
+    std::fs::create_dir_all(&run)?;
+    let disks = overlay(&saved, &run)?;
+    archive(put, &disks.input)?;
+    let start = Start::Restore(saved.state());
+    let mut machine = Machine::start(&saved.image, shape, &disks, &saved.accelerator, &start)?;
+    machine.wait_up(Duration::from_secs(60))?;
+    machine.set_time()?;
+    let unpack = "mkdir -p /run/in && tar -C /run/in -xf /dev/vdb 2>/dev/null; \
+                  blockdev --flushbufs /dev/vdb; chmod -R a+rx /run/in";
+    machine.output(unpack, Duration::from_secs(120))?;
+    sh::say(&format!("guest restored in {:.1} s", started.elapsed().as_secs_f32()));
+    Ok(machine)
+}
+
+fn overlay(saved: &Saved, run: &Path) -> Result<Disks> {
+    let over = |base: &Path| -> Result<PathBuf> {
+        let path = run.join(base.file_name().context("a disk has a name")?);
+        let words = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b"];
+        let paths = [&*base.to_string_lossy(), &*path.to_string_lossy()];
+        sh::quiet(&mut sh::command(&[&words[..], &paths].concat()))?;
+        Ok(path)
+    };
+    let base = saved.disks();
+    Ok(Disks {
+        root: over(&base.root)?,
+        input: run.join("input.raw"),
+        swap: base.swap.as_deref().map(over).transpose()?,
+        data: base.data.map(|(d, limit)| over(&d).map(|d| (d, limit))).transpose()?,
+    })
+}
+
+/// A raw disk that is a tar archive of files, by their names.
+fn archive(files: &[PathBuf], disk: &Path) -> Result<()> {
+    if files.is_empty() {
+        File::create(disk)?;
+    } else {
+        let mut command = sh::command(&["tar", "-cf"]);
+        command.arg(disk);
+        for file in files {
+            let file = std::path::absolute(file)?;
+            let (Some(dir), Some(name)) = (file.parent(), file.file_name()) else { continue };
+            command.arg("-C").arg(dir).arg(name);
+        }
+        sh::quiet(&mut command)?;
+    }
+    File::options().write(true).open(disk)?.set_len(INPUT_MIB << 20)?;
+    Ok(())
+}
+
+fn boot_and_save(saved: &Saved) -> Result<()> {
+    sh::say(&format!("booting a guest {} once (1 to 4 minutes)", saved.shape.name()));
+    let _ = std::fs::remove_dir_all(&saved.directory);
+    std::fs::create_dir_all(&saved.directory)?;
+    let disks = saved.disks();
+    let create = |path: &Path, more: &[&str]| {
+        let words = ["qemu-img", "create", "-q", "-f", "qcow2"];
+        let path = path.to_string_lossy();
+        sh::quiet(&mut sh::command(&[&words[..], &[&*path], more].concat()))
+    };
+    let base = saved.image.disk();
+    let backing = ["-F", "raw", "-b", &*base.to_string_lossy()];
+    let words = ["qemu-img", "create", "-q", "-f", "qcow2"];
+    let root = disks.root.to_string_lossy();
+    sh::quiet(&mut sh::command(&[&words[..], &backing, &[&*root]].concat()))?;
+    archive(&[], &disks.input)?;
+    if let Some(swap) = &disks.swap {
+        create(swap, &[&format!("{}M", saved.shape.swap)])?;
+    }
+    if let Some((data, _)) = &disks.data {
+        create(data, &["1G"])?;
+    }
+    let mut machine =
+        Machine::start(&saved.image, &saved.shape, &disks, &saved.accelerator, &Start::Boot)?;
+    machine.wait_up(Duration::from_secs(300))?;
+    machine.set_time()?;
+    machine.output(FIRST_BOOT, Duration::from_secs(420))?;
+    machine.save(&saved.state())
+}
+
+/// `kvm` if a guest really boots with it, else `tcg`; remembered with the image.
+fn accelerator(image: &Image) -> Result<String> {
+    let memory = image.directory.join("accelerator");
+    if let Ok(known) = std::fs::read_to_string(&memory) {
+        return Ok(known);
+    }
+    let found = if Path::new("/dev/kvm").exists() && boots_with_kvm(image) { "kvm" } else { "tcg" };
+    sh::say(&format!("the guest runs with {found}"));
+    std::fs::write(&memory, found)?;
+    Ok(found.to_owned())
+}
+
+/// A device node proves nothing: let the kernel say its first word within a few seconds.
+fn boots_with_kvm(image: &Image) -> bool {
+    let Ok(directory) = tempfile::tempdir_in(&image.directory) else { return false };
+    let console = directory.path().join("console");
+    let child = sh::command(&["timeout", "12", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host"])
+        .args(["-m", "512", "-nodefaults", "-display", "none", "-no-reboot", "-kernel"])
+        .arg(image.kernel())
+        .args(["-append", "console=ttyS0 panic=-1", "-serial"])
+        .arg(format!("file:{}", console.display()))
+        .stderr(std::process::Stdio::null())
+        .status();
+    child.is_ok()
+        && std::fs::read(&console)
+            .is_ok_and(|text| String::from_utf8_lossy(&text).contains("Linux version"))
+}
