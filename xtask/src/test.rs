@@ -1,3 +1,175 @@
+//! `cargo xtask test`: every test there is, and one line that counts them.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{dist, fresh, lab, sh, vm};
+
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
-pub fn run(_: &Arguments) -> anyhow::Result<()> { Ok(()) }
+pub struct Arguments {
+    /// Leave the guest out.
+    #[arg(long)]
+    fast: bool,
+    /// In the guest, only tests whose name contains this.
+    #[arg(long, default_value = "")]
+    live: String,
+}
+
+/// What passed and failed so far.
+#[derive(Debug, Default)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    failures: Vec<String>,
+}
+
+impl Tally {
+    fn add(&mut self, what: &str, result: Result<(u64, u64)>) {
+        let (passed, failed) = match result {
+            Ok(counts) => counts,
+            Err(error) => {
+                eprintln!("xtask: {what}: {error:#}");
+                (0, 1)
+            }
+        };
+        self.passed += passed;
+        self.failed += failed;
+        if failed > 0 {
+            self.failures.push(what.to_owned());
+        }
+    }
+}
+
+/// Runs the tests.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    fresh::ensure_compiler()?;
+    let mut tally = Tally::default();
+    if arguments.live.is_empty() {
+        local(&mut tally);
+    }
+    if arguments.fast {
+        println!("The guest was left out (--fast): live tests did not run.");
+    } else {
+        timed(&mut tally, "live tests in the guest", || live(&arguments.live));
+    }
+    if !tally.failures.is_empty() {
+        println!("failed: {}", tally.failures.join(", "));
+    }
+    println!("{} passed, {} failed", tally.passed, tally.failed);
+    if tally.failed > 0 {
+        bail!("not all tests passed");
+    }
+    Ok(())
+}
+
+fn local(tally: &mut Tally) {
+    let one = |command: &mut Command| sh::run(command).map(|()| (1, 0));
+    timed(tally, "formatting", || one(&mut sh::cargo(&["fmt", "--all", "--check"])));
+    timed(tally, "tidy", || crate::tidy::run().map(|()| (1, 0)));
+    timed(tally, "generated pages", || crate::man::run(true).map(|()| (1, 0)));
+    let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--locked"];
+    timed(tally, "clippy", || one(sh::cargo(&clippy).args(["--", "--deny", "warnings"])));
+    let tests = ["test", "--workspace", "--locked", "--no-fail-fast"];
+    timed(tally, "unit, property, scenario and closed-loop tests", || count(&mut sh::cargo(&tests)));
+    timed(tally, "benches compile and run once", || {
+        one(&mut sh::cargo(&["test", "--quiet", "--package", "ctlmgr-benches", "--benches", "--locked"]))
+    });
+}
+
+fn timed(tally: &mut Tally, what: &str, work: impl FnOnce() -> Result<(u64, u64)>) {
+    sh::say(what);
+    let started = Instant::now();
+    let result = work();
+    tally.add(what, result);
+    sh::say(&format!("{what}: {:.0} s", started.elapsed().as_secs_f32()));
+}
+
+/// Runs a test command and counts by the closing lines of its test runners.
+fn count(command: &mut Command) -> Result<(u64, u64)> {
+    let output = command.stderr(Stdio::inherit()).output().context("failed to start cargo test")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    let (passed, failed) = tally(&text);
+    match output.status.success() {
+        true => Ok((passed, failed)),
+        // A test binary that did not compile or crashed counts as a failure of its own.
+        false => Ok((passed, failed.max(1))),
+    }
+}
+
+/// Sums `test result: ok. 3 passed; 0 failed; …` over all runners.
+fn tally(text: &str) -> (u64, u64) {
+    let number = |line: &str, word: &str| {
+        let before = line.split(word).next()?.trim_end();
+        before.rsplit([' ', ';']).next()?.parse::<u64>().ok()
+    };
+    text.lines()
+        .filter(|l| l.contains("test result:"))
+        .map(|l| (number(l, " passed").unwrap_or(0), number(l, " failed").unwrap_or(0)))
+        .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+}
+
+/// Runs the live tests in a fresh guest.
+fn live(filter: &str) -> Result<(u64, u64)> {
+    let kit = lab::kit()?;
+    let binary = live_binary()?;
+    let mut files = kit.files().to_vec();
+    files.push(binary);
+    let mut machine = vm::restore(&vm::Shape::default(), &files)?;
+    if !filter.is_empty() {
+        machine.output("dpkg -i /run/in/ctlmgr.deb", Duration::from_secs(120))?;
+    }
+    let mut text = Vec::new();
+    let script = format!("install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {filter}");
+    let status = machine.run_into(&script, Duration::from_secs(1800), &mut Tee(&mut text))?;
+    let (passed, failed) = tally(&String::from_utf8_lossy(&text));
+    Ok((passed, if status == 0 { failed } else { failed.max(1) }))
+}
+
+/// Shows output as it comes, and keeps it.
+struct Tee<'a>(&'a mut Vec<u8>);
+
+impl std::io::Write for Tee<'_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend(bytes);
+        std::io::stdout().write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stdout().flush()
+    }
+}
+
+/// Builds the live tests and returns their binary, under the name `live`.
+fn live_binary() -> Result<std::path::PathBuf> {
+    let build = [
+        "test", "--package", "ctlmgr-live", "--features", "guest", "--test", "live", "--no-run", "--locked",
+        "--message-format", "json-render-diagnostics",
+    ];
+    let output = sh::cargo(&build).stderr(Stdio::inherit()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let built = text
+        .lines()
+        .filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok())
+        .filter(|m| m["target"]["name"] == "live")
+        .find_map(|m| m["executable"].as_str().map(str::to_owned))
+        .context("cargo built no live tests")?;
+    let path = dist::target().join("live");
+    std::fs::copy(&built, &path)?;
+    sh::quiet(sh::command(&["strip"]).arg(&path))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tally;
+
+    #[test]
+    fn counts_all_runners() {
+        let text = "x\ntest result: ok. 3 passed; 0 failed; 1 ignored\n\
+                    test result: FAILED. 10 passed; 2 failed; 0 ignored\n";
+        assert_eq!(tally(text), (13, 2));
+    }
+}

@@ -99,11 +99,19 @@ impl<U: UnitProperties> Actuator<U> {
     }
 
     async fn try_put_back(&self, saved: &Saved) -> Result<Undone, ActError> {
-        let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(Undone::Vanished) };
+        let found = self.cgroups.open(&saved.path)?;
+        // The unit of a slice or service keeps a value while its cgroup goes and comes; a scope
+        // and a plain directory are gone with their cgroup.
+        let Some(dir) = found.filter(|dir| dir.id() == saved.id || outlives_cgroup(&saved.path))
+        else {
+            self.forget_in_unit(saved).await?;
+            return Ok(Undone::Vanished);
+        };
         match read(&dir, saved.knob)? {
             None => return Ok(Undone::Vanished),
-            Some(value) if value == saved.prior => {}
-            Some(value) if value != saved.ours => return Ok(Undone::LeftToOthers(value)),
+            Some(value) if value != saved.prior && value != saved.ours => {
+                return Ok(Undone::LeftToOthers(value));
+            }
             Some(_) => {}
         }
         if !self.write(&dir, saved.knob, saved.prior).await? {
@@ -114,6 +122,18 @@ impl<U: UnitProperties> Actuator<U> {
             Some(value) if value != saved.prior => Undone::LeftToOthers(value),
             _ => Undone::PutBack,
         })
+    }
+
+    /// Takes our value out of a unit that has no cgroup now, or it would be back with the next.
+    async fn forget_in_unit(&self, saved: &Saved) -> Result<(), ActError> {
+        let Some(unit) = saved.path.unit().filter(|_| outlives_cgroup(&saved.path)) else {
+            return Ok(());
+        };
+        match self.units.set(unit, property(saved.knob, saved.prior)).await {
+            Ok(()) | Err(UnitError::NoSuchUnit(_)) => self.drop_trace(saved),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     /// Removes the run-time drop-in that setting a property left behind, where nothing but our
@@ -141,6 +161,11 @@ impl<U: UnitProperties> Actuator<U> {
             .await
             .unwrap_or_else(|panic| Err(ActError::Value(panic.to_string())))
     }
+}
+
+/// Whether the system manager remembers a value beyond the life of the cgroup.
+fn outlives_cgroup(path: &CgroupPath) -> bool {
+    path.unit().is_some_and(|unit| !unit.ends_with(".scope"))
 }
 
 fn reclaim(dir: &CgroupDir, amount: Bytes, chunk: Bytes) -> Result<Outcome, ActError> {

@@ -104,7 +104,7 @@ fn complaints(state: &State, snapshot: &Snapshot, parties: &[Party<'_>]) -> Vec<
     for group in groups {
         for knob in Knob::ALL {
             let observed = read(group, knob);
-            if state.was_overridden(group.id, knob, observed) {
+            if state.was_overridden(group, knob, observed) {
                 out.push(format!("{}: {knob} was changed to {observed} by another writer", group.path));
             }
         }
@@ -291,7 +291,7 @@ impl<'a> Context<'a> {
         let to = wanted.amount.page_floor();
         if knob == Knob::MemoryMin && to == Bytes::ZERO {
             // Nothing of ours belongs here: give back what was here before us, if we wrote.
-            let prior = self.state.prior(wanted.group.id, knob, observed);
+            let prior = self.state.prior(wanted.group, knob, observed);
             return self.step(knob, wanted.group, prior, "no floor any more");
         }
         if observed.abs_diff(to) < self.dead_band(observed) {
@@ -302,7 +302,7 @@ impl<'a> Context<'a> {
 
     fn cover(&self, knob: Knob, ancestor: &Group, below: Bytes) -> Option<Step> {
         let observed = read(ancestor, knob);
-        let prior = self.state.prior(ancestor.id, knob, observed);
+        let prior = self.state.prior(ancestor, knob, observed);
         let step = self.settings.memory.hysteresis_bytes;
         let to = cover::target(observed, prior, below, step)?;
         self.step(knob, ancestor, to, &format!("covers {below} of the workloads below it"))
@@ -318,12 +318,12 @@ impl<'a> Context<'a> {
         let from = read(group, knob);
         let recent = self
             .state
-            .written_at(group.id, knob)
+            .written_at(group, knob)
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
         if recent || from == to {
             return None;
         }
-        let prior = self.state.prior(group.id, knob, from);
+        let prior = self.state.prior(group, knob, from);
         Some(Step {
             path: group.path.clone(),
             id: group.id,
@@ -531,6 +531,22 @@ mod tests {
         assert!(plan.complaints.iter().any(|c| c.contains("another writer")));
         let Action::Set { prior, .. } = plan.steps[0].action else { panic!("no set") };
         assert_eq!(prior, M(7));
+    }
+
+    #[test]
+    fn a_slice_that_comes_again_with_our_value_does_not_make_it_somebody_elses() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(400), M(600));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.ancestors[0].id = ctlmgr_model::CgroupId(999);
+        snapshot.workloads.pop();
+        snapshot.at = Millis(20_000);
+        let (plan, _) = decide(&settings, state, &snapshot);
+        let step = plan.steps.iter().find(|s| s.path.as_str() == "a.slice").unwrap();
+        let Action::Set { prior, .. } = step.action else { panic!("no set") };
+        assert_eq!(prior, Bytes::ZERO);
+        assert_eq!(plan.complaints, Vec::<String>::new());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctlmgr_model::{Action, Bytes, CgroupId, Knob, Millis, Outcome, Step};
+use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Group, Knob, Millis, Outcome, Saved, Step};
 
 use crate::demand::Estimate;
 
@@ -12,12 +12,16 @@ pub struct State {
     /// Demand and basis of each cgroup.
     pub(crate) estimates: BTreeMap<CgroupId, Estimate>,
     /// What is known of each knob that was written.
-    pub(crate) written: BTreeMap<(CgroupId, Knob), Written>,
+    ///
+    /// By path, not by id: the unit of a slice keeps our value while its cgroup goes and comes.
+    pub(crate) written: BTreeMap<(CgroupPath, Knob), Written>,
 }
 
 /// A knob that ctlmgr wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Written {
+    /// The cgroup that was written.
+    pub id: CgroupId,
     /// What others last wrote there.
     pub prior: Bytes,
     /// What we last wrote there.
@@ -28,8 +32,10 @@ pub(crate) struct Written {
 
 impl State {
     /// Takes over a knob from the journal, after a restart.
-    pub fn adopt(&mut self, id: CgroupId, knob: Knob, prior: Bytes, ours: Bytes) {
-        self.written.insert((id, knob), Written { prior, ours, at: Millis(0) });
+    pub fn adopt(&mut self, saved: &Saved) {
+        let written =
+            Written { id: saved.id, prior: saved.prior, ours: saved.ours, at: Millis(0) };
+        self.written.insert((saved.path.clone(), saved.knob), written);
     }
 
     /// Forgets every written knob, after an undo.
@@ -39,30 +45,34 @@ impl State {
 
     /// Learns what became of a step at time `at`.
     pub fn learn(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
-        let Action::Set { knob, to, prior, .. } = &step.action else { return };
-        if *outcome == Outcome::Done {
-            self.written.insert((step.id, *knob), Written { prior: *prior, ours: *to, at });
-        }
+        let (Some(saved), Outcome::Done) = (step.to_save(), outcome) else { return };
+        let written = Written { id: saved.id, prior: saved.prior, ours: saved.ours, at };
+        self.written.insert((saved.path, saved.knob), written);
+    }
+
+    fn of(&self, group: &Group, knob: Knob) -> Option<&Written> {
+        self.written.get(&(group.path.clone(), knob))
     }
 
     /// The value that undo would put back, given what is read now.
     ///
     /// A value that is not ours was written by somebody else since: it is their will, hence what
     /// undo must leave behind.
-    pub(crate) fn prior(&self, id: CgroupId, knob: Knob, observed: Bytes) -> Bytes {
-        match self.written.get(&(id, knob)) {
+    pub(crate) fn prior(&self, group: &Group, knob: Knob, observed: Bytes) -> Bytes {
+        match self.of(group, knob) {
             Some(written) if written.ours == observed => written.prior,
             _ => observed,
         }
     }
 
     /// Whether another writer changed the knob since we wrote it.
-    pub(crate) fn was_overridden(&self, id: CgroupId, knob: Knob, observed: Bytes) -> bool {
-        self.written.get(&(id, knob)).is_some_and(|w| w.ours != observed)
+    pub(crate) fn was_overridden(&self, group: &Group, knob: Knob, observed: Bytes) -> bool {
+        // A cgroup that is new at the same path starts with values of its own.
+        self.of(group, knob).is_some_and(|w| w.id == group.id && w.ours != observed)
     }
 
     /// When the knob was last written.
-    pub(crate) fn written_at(&self, id: CgroupId, knob: Knob) -> Option<Millis> {
-        self.written.get(&(id, knob)).map(|w| w.at)
+    pub(crate) fn written_at(&self, group: &Group, knob: Knob) -> Option<Millis> {
+        self.of(group, knob).map(|w| w.at)
     }
 }

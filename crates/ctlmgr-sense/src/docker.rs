@@ -23,6 +23,8 @@ pub struct Containers {
     pub by_id: BTreeMap<String, ContainerFacts>,
     /// Version of dockerd while it answers.
     pub version: Option<String>,
+    /// Whether dockerd was asked at least once, with whatever success.
+    pub was_tried: bool,
 }
 
 /// First and longest pause between attempts to connect.
@@ -38,7 +40,10 @@ pub async fn watch_containers(socket: PathBuf, publish: watch::Sender<Containers
             Ok(()) => info!("dockerd closed the event stream"),
             Err(error) => debug!(%error, socket = %socket.display(), "dockerd does not answer"),
         }
-        publish.send_if_modified(|c| c.version.take().is_some());
+        publish.send_if_modified(|c| {
+            let was_known = c.version.take().is_some();
+            was_known | !std::mem::replace(&mut c.was_tried, true)
+        });
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(BACK_OFF.1);
     }
@@ -70,7 +75,7 @@ async fn follow(
     let mut events =
         docker.events(Some(EventsOptions { filters: Some(filters), ..EventsOptions::default() }));
     let by_id = list(&docker).await?;
-    publish.send_replace(Containers { by_id, version: Some(version) });
+    publish.send_replace(Containers { by_id, version: Some(version), was_tried: true });
     *pause = BACK_OFF.0;
     while let Some(event) = events.next().await {
         handle(&docker, publish, event?).await?;

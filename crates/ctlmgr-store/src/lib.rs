@@ -51,7 +51,9 @@ impl Journal {
 
     fn prepare(&self, boot: &str) -> rusqlite::Result<()> {
         self.db.busy_timeout(Duration::from_secs(5))?;
-        self.db.pragma_update(None, "journal_mode", "WAL")?;
+        // Not WAL: its index is a memory-mapped file, and touching a hole of that on a full
+        // tmpfs is SIGBUS. A rollback journal reports a full disk as an error.
+        self.db.pragma_update(None, "journal_mode", "TRUNCATE")?;
         self.db.pragma_update(None, "synchronous", "FULL")?;
         self.db.execute_batch(SCHEMA)?;
         let known: i64 =

@@ -21,7 +21,12 @@ impl<U: UnitProperties> Daemon<U> {
             Report::Sensed(Ok(snapshot)) => {
                 self.busy.sensing_since = None;
                 self.sense_trouble = None;
-                self.decide(&snapshot);
+                // A reading from before a write ended mixes old values with new ones: what we
+                // wrote earlier would look like somebody else's will.
+                match snapshot.at < self.learned_at {
+                    true => self.hurry(),
+                    false => self.decide(&snapshot),
+                }
             }
             Report::Sensed(Err(error)) => {
                 self.busy.sensing_since = None;
@@ -34,7 +39,7 @@ impl<U: UnitProperties> Daemon<U> {
             }
             Report::Reclaimed(outcomes) => {
                 self.busy.reclaiming = false;
-                self.learn(outcomes);
+                outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));
             }
         }
     }
@@ -76,11 +81,16 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn learn(&mut self, outcomes: Vec<(Step, Outcome)>) {
         let at = self.now();
+        self.learned_at = at;
         for (step, outcome) in outcomes {
             self.state.learn(&step, &outcome, at);
-            self.count(&step, &outcome);
-            self.remember(step, Some(outcome));
+            self.account(step, outcome);
         }
+    }
+
+    fn account(&mut self, step: Step, outcome: Outcome) {
+        self.count(&step, &outcome);
+        self.remember(step, Some(outcome));
     }
 
     fn count(&mut self, step: &Step, outcome: &Outcome) {

@@ -27,6 +27,8 @@ use crate::{api, notify};
 const PACE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
 /// Two readings are at least this far apart, however often the kernel wakes us.
 const LEAST_PACE: Duration = Duration::from_millis(500);
+/// How long the first reading waits for what dockerd knows.
+const FIRST_WORD: Duration = Duration::from_secs(5);
 /// A reading that takes longer than this is a trouble worth a line in `status`.
 const SLOW_READING: Duration = Duration::from_secs(15);
 
@@ -76,6 +78,8 @@ pub(crate) struct Daemon<U> {
     pub sense_trouble: Option<String>,
     pub started: Instant,
     pub next_tick: Instant,
+    /// When outcomes were last learned; an older reading may show values from before.
+    pub learned_at: Millis,
 }
 
 /// The ends of the channels that the loop listens to.
@@ -154,6 +158,7 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         sense_trouble: None,
         started: Instant::now(),
         next_tick: Instant::now(),
+        learned_at: Millis(0),
     };
     let sources = Sources {
         wakes,
@@ -246,6 +251,11 @@ impl<U: UnitProperties> Daemon<U> {
             self.last = None;
             return;
         }
+        // Without names and labels everybody would look alike; dockerd gets a moment to tell.
+        if !self.containers.borrow().was_tried && self.started.elapsed() < FIRST_WORD {
+            self.next_tick = Instant::now() + LEAST_PACE;
+            return;
+        }
         self.busy.sensing_since = Some(Instant::now());
         let query = Query {
             units: self.settings.units.clone(),
@@ -273,9 +283,7 @@ impl<U: UnitProperties> Daemon<U> {
             self.put_everything_back().await;
             return;
         }
-        for saved in entries {
-            self.state.adopt(saved.id, saved.knob, saved.prior, saved.ours);
-        }
+        entries.iter().for_each(|saved| self.state.adopt(saved));
     }
 
     /// Waits for the writer, then puts back all that is ours.

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ctlmgr_model::{Mode, Weight};
 
@@ -28,11 +28,17 @@ pub(crate) fn set_weight(directory: &Path, name: &str, weight: Option<Weight>) -
     put(directory, &format!("91-weight-{name}.toml"), text)
 }
 
-/// Writes a fragment whole, or removes it.
+/// Writes a fragment whole, or removes it; an error names the file.
 fn put(directory: &Path, name: &str, text: Option<String>) -> io::Result<()> {
-    let path: PathBuf = directory.join(name);
+    let path = directory.join(name);
+    try_put(directory, &path, text).map_err(|error| {
+        io::Error::new(error.kind(), format!("failed to write {}: {error}", path.display()))
+    })
+}
+
+fn try_put(directory: &Path, path: &Path, text: Option<String>) -> io::Result<()> {
     let Some(text) = text else {
-        return match fs::remove_file(&path) {
+        return match fs::remove_file(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
             _ => Ok(()),
         };
@@ -43,7 +49,7 @@ fn put(directory: &Path, name: &str, text: Option<String>) -> io::Result<()> {
     let mut file = fs::File::create(&draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&draft, &path)
+    fs::rename(&draft, path)
 }
 
 #[cfg(test)]

@@ -1,0 +1,185 @@
+//! Steps on a directory that looks like a host, with a system manager that is a fake.
+
+use std::sync::{Arc, Mutex};
+
+use ctlmgr_act::{Actuator, UnitError, UnitProperties};
+use ctlmgr_host::Host;
+use ctlmgr_model::*;
+use ctlmgr_testkit::FakeHost;
+
+const SCOPE: &str = "a.slice/x.scope";
+
+/// A system manager that writes what it is told to one cgroup's files.
+#[derive(Clone)]
+struct FakeSystemd {
+    host: FakeHost,
+    calls: Arc<Mutex<Vec<(String, &'static str, u64)>>>,
+    /// What happens instead of obeying.
+    fault: Option<Fault>,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    NoSuchUnit,
+    Timeout,
+    /// Says yes and does nothing: another writer was faster.
+    Ignores,
+}
+
+impl UnitProperties for FakeSystemd {
+    async fn set(&self, unit: &str, property: (&'static str, u64)) -> Result<(), UnitError> {
+        self.calls.lock().unwrap().push((unit.to_owned(), property.0, property.1));
+        match self.fault {
+            Some(Fault::NoSuchUnit) => return Err(UnitError::NoSuchUnit(unit.to_owned())),
+            Some(Fault::Timeout) => {
+                return Err(UnitError::Timeout { unit: unit.to_owned(), property: property.0 });
+            }
+            Some(Fault::Ignores) => return Ok(()),
+            None => {}
+        }
+        let path = if unit == "x.scope" { SCOPE } else { "a.slice" };
+        let file = if property.0 == "MemoryLow" { "memory.low" } else { "memory.min" };
+        self.host.write(&format!("sys/fs/cgroup/{path}/{file}"), &format!("{}\n", property.1));
+        Ok(())
+    }
+}
+
+struct World {
+    _directory: tempfile::TempDir,
+    host: FakeHost,
+    systemd: FakeSystemd,
+    actuator: Actuator<FakeSystemd>,
+}
+
+fn world(fault: Option<Fault>) -> World {
+    let directory = tempfile::tempdir().unwrap();
+    let host = FakeHost::new(directory.path());
+    host.cgroup("a.slice", 10 << 20, 0);
+    host.cgroup(SCOPE, 10 << 20, 4096);
+    host.cgroup("docker/abc", 10 << 20, 0);
+    let systemd = FakeSystemd { host: host.clone(), calls: Arc::default(), fault };
+    let actuator = Actuator::new(Host::fake(directory.path()), systemd.clone()).unwrap();
+    World { _directory: directory, host, systemd, actuator }
+}
+
+impl World {
+    fn id(&self, path: &str) -> CgroupId {
+        let cgroups = Host::fake(self.host.root()).cgroups().unwrap();
+        cgroups.open(&CgroupPath::new(path)).unwrap().unwrap().id()
+    }
+
+    fn set(&self, path: &str, to: u64) -> Step {
+        let action = Action::Set {
+            knob: Knob::MemoryLow,
+            from: Bytes(4096),
+            prior: Bytes(4096),
+            to: Bytes(to),
+        };
+        self.step(path, action)
+    }
+
+    fn step(&self, path: &str, action: Action) -> Step {
+        Step {
+            path: CgroupPath::new(path),
+            id: self.id(path),
+            action,
+            rung: Rung::Protect,
+            reason: Reason("test".into()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn units_go_through_the_manager_and_files_do_not() {
+    let w = world(None);
+    assert_eq!(w.actuator.carry_out(&w.set(SCOPE, 8192)).await, Outcome::Done);
+    assert_eq!(w.actuator.carry_out(&w.set("docker/abc", 8192)).await, Outcome::Done);
+    assert_eq!(*w.systemd.calls.lock().unwrap(), [("x.scope".to_owned(), "MemoryLow", 8192)]);
+    assert_eq!(w.host.read("sys/fs/cgroup/docker/abc/memory.low"), "8192");
+}
+
+#[tokio::test]
+async fn a_step_for_another_cgroup_of_the_same_path_is_dropped() {
+    let w = world(None);
+    let mut step = w.set(SCOPE, 8192);
+    step.id = CgroupId(step.id.0 + 1);
+    assert_eq!(w.actuator.carry_out(&step).await, Outcome::Vanished);
+    assert!(w.systemd.calls.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn faults_of_the_manager_become_outcomes() {
+    let w = world(Some(Fault::NoSuchUnit));
+    assert_eq!(w.actuator.carry_out(&w.set(SCOPE, 8192)).await, Outcome::Vanished);
+    let w = world(Some(Fault::Ignores));
+    assert_eq!(w.actuator.carry_out(&w.set(SCOPE, 8192)).await, Outcome::Overridden(Bytes(4096)));
+    let w = world(Some(Fault::Timeout));
+    let Outcome::Failed(text) = w.actuator.carry_out(&w.set(SCOPE, 8192)).await else {
+        panic!("a timeout is a failure")
+    };
+    assert!(text.contains("MemoryLow of x.scope"), "{text}");
+}
+
+#[tokio::test]
+async fn reclaim_writes_bounded_chunks() {
+    let w = world(None);
+    let action = Action::Reclaim { amount: Bytes::mib(5), chunk: Bytes::mib(2) };
+    assert_eq!(w.actuator.carry_out(&w.step(SCOPE, action)).await, Outcome::Reclaimed(Bytes::mib(5)));
+    let last = w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.reclaim"));
+    assert_eq!(last, (1u64 << 20).to_string(), "two chunks and the rest");
+}
+
+#[tokio::test]
+async fn undo_puts_back_only_what_is_still_ours() {
+    let w = world(None);
+    let saved = Saved {
+        path: CgroupPath::new(SCOPE),
+        id: w.id(SCOPE),
+        knob: Knob::MemoryLow,
+        prior: Bytes(4096),
+        ours: Bytes(8192),
+    };
+    w.actuator.carry_out(&w.set(SCOPE, 8192)).await;
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert_eq!(w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low")), "4096");
+    w.host.write(&format!("sys/fs/cgroup/{SCOPE}/memory.low"), "12288\n");
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(12288)));
+    std::fs::remove_dir_all(w.host.root().join(format!("sys/fs/cgroup/{SCOPE}"))).unwrap();
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::Vanished);
+}
+
+#[tokio::test]
+async fn undo_of_nothing_leaves_no_drop_in_behind() {
+    let w = world(None);
+    let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
+    w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
+    w.actuator.carry_out(&w.set("a.slice", 8192)).await;
+    let saved = Saved {
+        path: CgroupPath::new("a.slice"),
+        id: w.id("a.slice"),
+        knob: Knob::MemoryLow,
+        prior: Bytes::ZERO,
+        ours: Bytes(8192),
+    };
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert!(!w.host.root().join("run/systemd/system.control/a.slice.d").exists());
+}
+
+/// A slice goes with its last container, but its unit would come again with our value.
+#[tokio::test]
+async fn undo_reaches_the_unit_of_a_slice_that_is_gone() {
+    let w = world(None);
+    let saved = Saved {
+        path: CgroupPath::new("a.slice"),
+        id: w.id("a.slice"),
+        knob: Knob::MemoryLow,
+        prior: Bytes::ZERO,
+        ours: Bytes(8192),
+    };
+    let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
+    w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
+    std::fs::remove_dir_all(w.host.root().join("sys/fs/cgroup/a.slice")).unwrap();
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::Vanished);
+    assert_eq!(*w.systemd.calls.lock().unwrap(), [("a.slice".to_owned(), "MemoryLow", 0)]);
+    assert!(!w.host.root().join(drop_in).exists());
+}

@@ -1,0 +1,296 @@
+//! A simulated kernel: sets that are touched at random, reclaim, swap, and the quirk that matters.
+//!
+//! # What it models
+//! Each workload wants a set and touches all of it evenly, so a byte outside memory comes back at
+//! a rate in proportion to how much is missing. When free memory falls below the low watermark,
+//! global reclaim takes from everybody by size: under [`Lru::Classic`] only what lies above
+//! effective memory.low, under [`Lru::Mglru`] (as measured on 6.12) almost regardless of it.
+//! memory.reclaim on a slice takes from its children above their memory.low.
+//!
+//! # What it does not
+//! Page ages, I/O limits, slab, nested slices. It shows whether a controller settles, not how
+//! fast a disk is.
+
+use ctlmgr_model::{
+    Action, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
+    LruFlavour, MemoryEvents, MemorySample, Millis, Plan, Snapshot, Source, Workload, WorkloadName,
+};
+
+/// Page-aging algorithm of the simulated kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lru {
+    /// Honours memory.low.
+    Classic,
+    /// Global reclaim takes nine tenths of what it wants regardless of memory.low.
+    Mglru,
+}
+
+/// One workload.
+#[derive(Debug, Clone)]
+pub struct Set {
+    /// Name.
+    pub name: String,
+    /// Size of what it touches.
+    pub wanted: Bytes,
+    /// What it was promised; a bystander has none and no container.
+    pub promise: Option<Bytes>,
+    /// Weight, as a label.
+    pub weight: u16,
+    /// Whether ctlmgr manages it.
+    pub managed: bool,
+    /// In memory now.
+    pub resident: Bytes,
+    low: Bytes,
+    refaults: u64,
+}
+
+impl Set {
+    /// A managed set that is not in memory yet.
+    pub fn managed(name: &str, wanted: Bytes, promise: Option<Bytes>, weight: u16) -> Set {
+        Set {
+            name: name.to_owned(),
+            wanted,
+            promise,
+            weight,
+            managed: true,
+            resident: Bytes::ZERO,
+            low: Bytes::ZERO,
+            refaults: 0,
+        }
+    }
+
+    /// A unit that nobody manages.
+    pub fn bystander(name: &str, wanted: Bytes) -> Set {
+        Set { managed: false, ..Set::managed(name, wanted, None, 100) }
+    }
+
+    /// Part of the set that is in memory, 0–1.
+    pub fn resident_part(&self) -> f64 {
+        self.resident.0 as f64 / self.wanted.0.max(1) as f64
+    }
+}
+
+/// The machine.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// `MemTotal`.
+    pub total: Bytes,
+    /// What the kernel itself holds.
+    pub own: Bytes,
+    /// Workloads and bystanders.
+    pub sets: Vec<Set>,
+    /// Page aging.
+    pub lru: Lru,
+    /// memory.low of the slice that holds the managed sets.
+    pub slice_low: Bytes,
+    /// Time.
+    pub now: Millis,
+    /// Bytes that global reclaim took in all.
+    pub global_reclaimed: Bytes,
+}
+
+/// Fastest return from swap, per set and second.
+const FAULT_IN_PER_SEC: Bytes = Bytes::mib(40);
+/// Fastest first allocation, per set and second.
+const GROW_PER_SEC: Bytes = Bytes::mib(200);
+const SLICE: &str = "ctlmgr.slice";
+
+impl Kernel {
+    /// A machine of `total` with these sets and nothing in memory yet.
+    pub fn new(total: Bytes, lru: Lru, sets: Vec<Set>) -> Kernel {
+        Kernel {
+            total,
+            own: Bytes::mib(150),
+            sets,
+            lru,
+            slice_low: Bytes::ZERO,
+            now: Millis(1000),
+            global_reclaimed: Bytes::ZERO,
+        }
+    }
+
+    /// Free memory.
+    pub fn free(&self) -> Bytes {
+        self.total - self.own - self.sets.iter().map(|s| s.resident).sum()
+    }
+
+    /// One second passes: sets touch what they want, global reclaim makes room.
+    pub fn tick(&mut self) {
+        self.now = Millis(self.now.0 + 1000);
+        let low_watermark = Bytes(self.total.0 / 100);
+        for i in 0..self.sets.len() {
+            let set = &self.sets[i];
+            let missing = set.wanted - set.resident;
+            let is_new = set.refaults == 0 && set.resident < Bytes(set.wanted.0 / 2);
+            let fastest = if is_new { GROW_PER_SEC } else { FAULT_IN_PER_SEC };
+            // Evenly touched: half of what is missing is asked for again within a second.
+            let back = Bytes(missing.0 / 2).max(missing.min(Bytes::mib(1))).min(fastest);
+            self.make_room(back + low_watermark);
+            let back = back.min(self.free());
+            let set = &mut self.sets[i];
+            set.resident = set.resident + back;
+            if !is_new {
+                set.refaults += back.0 / Bytes::PAGE.0;
+            }
+        }
+    }
+
+    /// Global reclaim until this much is free.
+    fn make_room(&mut self, room: Bytes) {
+        let missing = room - self.free();
+        if missing == Bytes::ZERO {
+            return;
+        }
+        let (blind, fair) = match self.lru {
+            Lru::Mglru => (Bytes(missing.0 / 10 * 9), missing - Bytes(missing.0 / 10 * 9)),
+            Lru::Classic => (Bytes::ZERO, missing),
+        };
+        let covered = self.slice_low;
+        let mut taken = take(&mut self.sets, blind, |_| Bytes::ZERO);
+        taken = taken + take(&mut self.sets, fair, |s| s.low.min(covered));
+        // Best effort: what protection denied is taken all the same before an OOM.
+        taken = taken + take(&mut self.sets, missing - taken, |_| Bytes::ZERO);
+        self.global_reclaimed = self.global_reclaimed + taken;
+    }
+
+    /// Carries out a plan.
+    ///
+    /// # Panics
+    /// The plan names a cgroup that the machine does not have.
+    pub fn apply(&mut self, plan: &Plan) {
+        for step in &plan.steps {
+            match step.action {
+                Action::Set { knob: Knob::MemoryMin, .. } => {}
+                Action::Set { to, .. } if step.path.as_str() == SLICE => self.slice_low = to,
+                Action::Set { to, .. } => {
+                    let found = self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == step.id);
+                    found.expect("the plan names an existing set").1.low = to;
+                }
+                Action::Reclaim { amount, .. } if step.path.as_str() == SLICE => {
+                    let mut inside: Vec<Set> =
+                        self.sets.iter().filter(|s| s.managed).cloned().collect();
+                    take(&mut inside, amount, |s| s.low);
+                    for (old, new) in self.sets.iter_mut().filter(|s| s.managed).zip(inside) {
+                        *old = new;
+                    }
+                }
+                Action::Reclaim { amount, .. } => {
+                    let (_, set) = self
+                        .sets
+                        .iter_mut()
+                        .enumerate()
+                        .find(|(i, _)| id(*i) == step.id)
+                        .expect("the plan names an existing set");
+                    set.resident = set.resident - amount;
+                }
+            }
+        }
+    }
+
+    /// What the sensors would see.
+    pub fn snapshot(&self) -> Snapshot {
+        let numbered = || self.sets.iter().enumerate();
+        let managed: Bytes = self.sets.iter().filter(|s| s.managed).map(|s| s.resident).sum();
+        Snapshot {
+            at: self.now,
+            host: self.host(),
+            workloads: numbered().filter(|(_, s)| s.managed).map(|(i, s)| workload(i, s)).collect(),
+            bystanders: numbered()
+                .filter(|(_, s)| !s.managed)
+                .map(|(i, s)| group(&format!("system.slice/{}.service", s.name), id(i), s))
+                .collect(),
+            ancestors: vec![Group {
+                path: CgroupPath::new(SLICE),
+                id: CgroupId(1),
+                memory: MemorySample { low: self.slice_low, ..memory(managed) },
+            }],
+            gaps: Vec::new(),
+        }
+    }
+
+    fn host(&self) -> HostSample {
+        HostSample {
+            mem_total: self.total,
+            mem_free: self.free(),
+            mem_available: self.free(),
+            reclaimable_cache: Bytes::ZERO,
+            swap_total: self.total,
+            swap_free: self.total,
+            pressure: None,
+            lru: Some(match self.lru {
+                Lru::Classic => LruFlavour::Classic,
+                Lru::Mglru => LruFlavour::Mglru,
+            }),
+        }
+    }
+}
+
+/// Takes `amount` from what the sets hold above `protected`, by size; returns what was taken.
+fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
+    let open = |s: &Set| s.resident - protected(s).min(s.resident);
+    let sum: Bytes = sets.iter().map(&open).sum();
+    let amount = amount.min(sum);
+    let mut taken = Bytes::ZERO;
+    for set in sets.iter_mut() {
+        let part = u128::from(amount.0) * u128::from(open(set).0) / u128::from(sum.0.max(1));
+        let part = Bytes(u64::try_from(part).unwrap_or(u64::MAX));
+        set.resident = set.resident - part;
+        taken = taken + part;
+    }
+    taken
+}
+
+fn id(index: usize) -> CgroupId {
+    CgroupId(index as u64 + 100)
+}
+
+fn workload(index: usize, set: &Set) -> Workload {
+    let container = format!("{index:064x}");
+    let labels = [("ctlmgr.weight".to_owned(), set.weight.to_string())].into_iter().collect();
+    let facts = ContainerFacts {
+        id: container.clone(),
+        name: Some(set.name.clone()),
+        labels,
+        reservation: set.promise,
+        ..ContainerFacts::default()
+    };
+    Workload {
+        name: WorkloadName(set.name.clone()),
+        source: Source::Container(facts),
+        group: group(&format!("{SLICE}/docker-{container}.scope"), id(index), set),
+    }
+}
+
+fn group(path: &str, id: CgroupId, set: &Set) -> Group {
+    let memory = MemorySample {
+        low: set.low,
+        swap: match set.refaults {
+            0 => Bytes::ZERO,
+            _ => set.wanted - set.resident,
+        },
+        refault_anon: set.refaults,
+        ..memory(set.resident)
+    };
+    Group { path: CgroupPath::new(path), id, memory }
+}
+
+fn memory(anon: Bytes) -> MemorySample {
+    MemorySample {
+        current: anon,
+        swap: Bytes::ZERO,
+        min: Bytes::ZERO,
+        low: Bytes::ZERO,
+        high: Limit::Max,
+        max: Limit::Max,
+        anon,
+        active_file: Bytes::ZERO,
+        inactive_file: Bytes::ZERO,
+        shmem: Bytes::ZERO,
+        kernel: Bytes::ZERO,
+        swapcached: Bytes::ZERO,
+        refault_anon: 0,
+        refault_file: 0,
+        events: MemoryEvents::default(),
+        pressure: None,
+    }
+}

@@ -1,0 +1,137 @@
+//! The main job on real containers.
+
+use anyhow::Result;
+use ctlmgr_live::{Container, Ctlmgr, eventually, json, knob, sh, status};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn act_protects_covers_and_revert_puts_back() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let promised = Container::start("db", 40, "--memory-reservation 96m")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    ctlmgr.wait_protected(&promised)?;
+    let diff = json("ctlmgr diff --json")?;
+    assert!(diff.as_array().is_some_and(|d| d.len() >= 2), "{diff}");
+    eventually("why explains it", || Ok(sh("ctlmgr why web")?.contains("keeps all of the")))?;
+    sh("ctlmgr revert")?;
+    assert_eq!(web.knob("memory.low")?, 0);
+    assert_eq!(promised.knob("memory.low")?, 96 * MIB, "the user's own value is back");
+    assert_eq!(knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?, 0);
+    assert_eq!(ctlmgr.status()?["memory_mode"], "observe", "or it would do it all again");
+    assert_eq!(json("ctlmgr diff --json")?, serde_json::json!([]));
+    Ok(())
+}
+
+#[test]
+fn weights_come_from_labels_rules_and_the_command() -> Result<()> {
+    let _a = Container::start("a1", 8, "--label ctlmgr.class=critical")?;
+    let _b = Container::start("b1", 8, "--label ctlmgr.weight=rubbish --label com.docker.compose.project=shop")?;
+    let ctlmgr = Ctlmgr::start("observe")?;
+    let weight = |name: &str, want: u64| {
+        eventually(&format!("{name} has weight {want}"), || Ok(ctlmgr.verdict(name)?["weight"] == want))
+    };
+    weight("a1", 1000)?;
+    weight("b1", 100)?;
+    assert!(sh("ctlmgr status")?.contains("b1: label ctlmgr.weight=rubbish ignored"));
+    sh("printf '[[rule]]\\nproject = \"shop\"\\nclass = \"high\"\\n' >/etc/ctlmgr/config.d/90-test.toml; systemctl reload ctlmgr")?;
+    weight("b1", 400)?;
+    sh("ctlmgr weight b1 7")?;
+    weight("b1", 7)?;
+    sh("ctlmgr weight b1 default")?;
+    weight("b1", 400)?;
+    for bad in ["0", "10001", "heavy"] {
+        assert_eq!(status(&format!("ctlmgr weight b1 {bad}"))?.0, 2, "{bad}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_bad_configuration_is_not_applied_and_is_named() -> Result<()> {
+    let ctlmgr = Ctlmgr::start("observe")?;
+    sh("printf '[memory]\\nmoed = \"act\"\\n' >/etc/ctlmgr/config.d/91-bad.toml; systemctl reload ctlmgr")?;
+    eventually("status says what is wrong", || {
+        Ok(sh("ctlmgr status")?.contains("91-bad.toml:2: memory.moed: unknown key; did you mean `mode`?"))
+    })?;
+    assert_eq!(ctlmgr.status()?["memory_mode"], "observe");
+    let (code, text) = status("ctlmgr config check")?;
+    assert_eq!(code, 2);
+    assert!(text.contains("91-bad.toml:2"), "{text}");
+    sh("systemctl stop ctlmgr.service")?;
+    let (code, _) = status("systemctl start ctlmgr.service")?;
+    assert_ne!(code, 0, "a daemon without a good configuration does not start");
+    assert_eq!(sh("systemctl show -P ExecMainStatus ctlmgr.service")?, "78");
+    sh("rm /etc/ctlmgr/config.d/91-bad.toml; systemctl reset-failed ctlmgr; systemctl start ctlmgr; ctlmgr status")?;
+    Ok(())
+}
+
+#[test]
+fn units_and_containers_in_system_slice_are_covered() -> Result<()> {
+    sh("printf '[units]\\nmanage = [\"lab-*.service\"]\\n' >/tmp/units.toml")?;
+    let inside = Container::start("inside", 48, "--cgroup-parent system.slice")?;
+    sh("systemd-run --quiet --unit=lab-unit sh -c 'head -c 60M /dev/urandom | sleep 10000 & \
+        dd if=/dev/urandom of=/dev/shm/lab bs=1M count=60; wait'")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    sh("cp /tmp/units.toml /etc/ctlmgr/config.d/92-units.toml; systemctl reload ctlmgr")?;
+    let unit = "/sys/fs/cgroup/system.slice/lab-unit.service/memory.low";
+    eventually("the unit is protected", || Ok(knob(unit)? >= 48 * MIB))?;
+    ctlmgr.wait_protected(&inside)?;
+    let sum = knob(unit)? + inside.knob("memory.low")?;
+    assert!(knob("/sys/fs/cgroup/system.slice/memory.low")? >= sum);
+    sh("systemctl stop ctlmgr.service")?;
+    assert_eq!(knob(unit)?, 0);
+    assert_eq!(knob("/sys/fs/cgroup/system.slice/memory.low")?, 0);
+    sh("systemctl stop lab-unit.service; rm -f /dev/shm/lab")?;
+    drop(ctlmgr);
+    Ok(())
+}
+
+#[test]
+fn a_floor_becomes_memory_min_up_to_the_root() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    sh("printf '[[rule]]\\nname = \"web\"\\nfloor = \"40M\"\\n' >/etc/ctlmgr/config.d/93-floor.toml; systemctl reload ctlmgr")?;
+    eventually("the floor is kept", || {
+        let slice = knob("/sys/fs/cgroup/ctlmgr.slice/memory.min")?;
+        Ok(web.knob("memory.min")? == 40 * MIB && slice >= 40 * MIB)
+    })?;
+    ctlmgr.stop_and_expect_pristine()?;
+    assert_eq!(web.knob("memory.min")?, 0);
+    assert_eq!(knob("/sys/fs/cgroup/ctlmgr.slice/memory.min")?, 0);
+    Ok(())
+}
+
+/// The promise of the whole: under real pressure the heavy one keeps its memory, the light one
+/// gives, and whoever was promised nothing gives first.
+#[test]
+fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
+    sh("install -m 755 /run/in/hog /usr/local/bin/lab-hog; d=$(mktemp -d); cp /run/in/hog $d/hog; \
+        tar -C $d -c . | docker import - lab-hog >/dev/null; rm -rf $d")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    let start = |name: &str, weight: u32| {
+        sh(&format!(
+            "docker run -d --name {name} --network none --memory-reservation 600m \
+             --label ctlmgr.weight={weight} lab-hog /hog --size 600 --rate 10 --threads 4"
+        ))
+    };
+    start("heavy", 400)?;
+    start("light", 100)?;
+    let held = |name: &str| -> Result<f64> {
+        let held = ctlmgr.verdict(name)?["held"].as_u64().unwrap_or(0);
+        Ok(held as f64 / (600 * MIB) as f64)
+    };
+    eventually("both hold their sets", || Ok(held("heavy")? > 0.98 && held("light")? > 0.98))?;
+    // A third managed one with the same promise: now more is promised than there is.
+    start("third", 100)?;
+    eventually("memory is contended", || {
+        let account = json("ctlmgr plan --json")?["account"].clone();
+        Ok(account["demand"].as_u64() > account["capacity"].as_u64())
+    })?;
+    eventually("the light ones give and the heavy one keeps", || {
+        Ok(held("heavy")? > 0.95 && held("light")? < 0.92 && held("third")? < 0.92)
+    })?;
+    assert!(sh("ctlmgr why light")?.contains("weight 100 and a promise of 600 MiB keep"));
+    sh("docker rm -f heavy light third")?;
+    ctlmgr.stop_and_expect_pristine()
+}

@@ -1,0 +1,179 @@
+//! Faults: after each of them no knob is left that ctlmgr wrote and does not know.
+
+use anyhow::Result;
+use ctlmgr_live::{Container, Ctlmgr, eventually, expect_pristine, json, knob, sh, status};
+
+#[test]
+fn after_kill_9_the_next_start_goes_on_from_the_journal() -> Result<()> {
+    let web = Container::start("web", 64, "--memory-reservation 48m")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    let pid = sh("systemctl show -P MainPID ctlmgr")?;
+    sh(&format!("kill -9 {pid}"))?;
+    eventually("systemd has started another one", || {
+        let now = sh("systemctl show -P MainPID ctlmgr")?;
+        Ok(now != "0" && now != pid && ctlmgr.status().is_ok())
+    })?;
+    assert_eq!(ctlmgr.status()?["memory_mode"], "act");
+    ctlmgr.wait_protected(&web)?;
+    ctlmgr.stop_and_expect_pristine_but(&web, 48 << 20)
+}
+
+/// Kills at changing moments while there is something to write all the time.
+#[test]
+fn kill_9_in_the_middle_of_writing_loses_nothing() -> Result<()> {
+    let mut containers = Vec::new();
+    let _ctlmgr = Ctlmgr::start("act")?;
+    for i in 0..6 {
+        containers.push(Container::start(&format!("c{i}"), 20, "")?);
+        sh("systemctl kill -s KILL ctlmgr.service; systemctl reset-failed ctlmgr.service; systemctl start ctlmgr.service")?;
+    }
+    sh("systemctl stop ctlmgr.service")?;
+    expect_pristine()
+}
+
+#[test]
+fn revert_works_without_a_daemon() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    sh("systemctl stop ctlmgr.socket 2>/dev/null; systemctl mask --runtime ctlmgr.service; systemctl kill -s KILL ctlmgr.service")?;
+    eventually("the daemon is dead", || Ok(status("systemctl is-active --quiet ctlmgr.service")?.0 != 0))?;
+    assert!(web.knob("memory.low")? > 0, "the crash left a value behind");
+    assert!(sh("ctlmgr diff")?.contains("memory.low"));
+    let text = sh("ctlmgr revert; systemctl unmask --runtime ctlmgr.service")?;
+    assert!(text.contains("put back"), "{text}");
+    assert_eq!(web.knob("memory.low")?, 0);
+    expect_pristine()
+}
+
+#[test]
+fn a_daemon_that_fails_for_good_leaves_nothing() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    eventually("systemd gives up and the revert unit has run", || {
+        status("systemctl kill -s KILL ctlmgr.service")?;
+        let result = sh("systemctl show -P ActiveState ctlmgr.service")?;
+        Ok(result == "failed" && web.knob("memory.low")? == 0)
+    })?;
+    expect_pristine()
+}
+
+#[test]
+fn dockerd_and_dbus_restarts_and_daemon_reload_change_nothing() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    for _ in 0..3 {
+        sh("systemctl daemon-reload")?;
+    }
+    ctlmgr.wait_protected(&web)?;
+    sh("systemctl restart dbus.service")?;
+    let other = Container::start("other", 64, "")?;
+    ctlmgr.wait_protected(&other)?;
+    sh("systemctl restart docker.service")?;
+    eventually("ctlmgr talks to dockerd again", || Ok(ctlmgr.status()?["docker"].is_string()))?;
+    drop((web, other));
+    let new = Container::start("new", 64, "--label ctlmgr.class=high")?;
+    ctlmgr.wait_protected(&new)?;
+    eventually("names and labels are known", || Ok(ctlmgr.verdict("new")?["weight"] == 400))?;
+    ctlmgr.stop_and_expect_pristine()
+}
+
+#[test]
+fn a_stopped_dockerd_costs_names_not_protection() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    sh("systemctl stop ctlmgr.service docker.socket docker.service")?;
+    let stopped = status("test -d /sys/fs/cgroup/ctlmgr.slice/docker-*.scope")?.0 != 0;
+    sh("systemctl start docker.socket docker.service; docker start web >/dev/null")?;
+    assert!(stopped, "without live-restore containers stop with dockerd");
+    let ctlmgr = Ctlmgr::start("act")?;
+    sh("systemctl kill -s STOP docker.service")?;
+    let again = Ctlmgr::start("act");
+    let protected = ctlmgr_live::eventually("protected by short id", || {
+        let id = sh("ls /sys/fs/cgroup/ctlmgr.slice | sed -n 's/^docker-\\(............\\).*/\\1/p'")?;
+        Ok(json("ctlmgr status --json")?["docker"].is_null()
+            && again.as_ref().is_ok_and(|c| c.verdict(&id).is_ok()))
+    });
+    sh("systemctl kill -s CONT docker.service")?;
+    protected?;
+    drop((ctlmgr, web));
+    expect_pristine()
+}
+
+#[test]
+fn docker_update_is_the_users_will() -> Result<()> {
+    let web = Container::start("web", 64, "--memory-reservation 16m")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    sh("docker update --memory-reservation 24m web")?;
+    eventually("ctlmgr noticed and asserts its own again", || {
+        let promise = ctlmgr.verdict("web")?["promise"] == 24 << 20;
+        Ok(promise && web.knob("memory.low")? > 32 << 20)
+    })?;
+    ctlmgr.stop_and_expect_pristine_but(&web, 24 << 20)
+}
+
+#[test]
+fn a_full_disk_under_the_journal_means_that_nothing_is_written() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    sh("systemctl stop ctlmgr.service ctlmgr.socket; mount -t tmpfs -o size=256k tmpfs /run/ctlmgr")?;
+    let result = on_a_full_disk(&web);
+    sh("systemctl stop ctlmgr.service ctlmgr.socket; umount /run/ctlmgr; \
+        rm -f /etc/ctlmgr/config.d/94-act.toml; systemctl start ctlmgr.socket")?;
+    result?;
+    expect_pristine()
+}
+
+fn on_a_full_disk(web: &Container) -> Result<()> {
+    let started = sh("systemctl start ctlmgr.socket ctlmgr.service; ctlmgr status");
+    sh("dd if=/dev/zero of=/run/ctlmgr/fill bs=1k 2>/dev/null || true; \
+        printf '[memory]\\nmode = \"act\"\\n' >/etc/ctlmgr/config.d/94-act.toml; systemctl reload ctlmgr")?;
+    started?;
+    eventually("the failure is counted", || {
+        Ok(json("ctlmgr status --json")?["counters"]["failures"].as_u64() > Some(0))
+    })?;
+    assert_eq!(web.knob("memory.low")?, 0, "no journal, no write");
+    assert_eq!(knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?, 0);
+    sh("rm /run/ctlmgr/fill")?;
+    eventually("with room for the journal it acts", || Ok(web.knob("memory.low")? > 0))?;
+    sh("systemctl stop ctlmgr.service")?;
+    assert_eq!(web.knob("memory.low")?, 0);
+    Ok(())
+}
+
+#[test]
+fn two_hundred_starts_and_stops_leave_nothing() -> Result<()> {
+    let stays = Container::start("stays", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&stays)?;
+    sh("for i in $(seq 8); do docker create --name churn$i --network none busybox true >/dev/null; done; \
+        for round in $(seq 25); do \
+          for i in $(seq 8); do docker start churn$i >/dev/null & done; wait; \
+        done; \
+        docker rm -f $(docker ps -aq --filter name=churn) >/dev/null")?;
+    assert!(ctlmgr.status()?["counters"]["cycles"].as_u64() > Some(3));
+    ctlmgr.wait_protected(&stays)?;
+    ctlmgr.stop_and_expect_pristine()
+}
+
+#[test]
+fn the_cgroupfs_driver_is_written_directly() -> Result<()> {
+    sh("cp /etc/docker/daemon.json /tmp/daemon.json; \
+        sed -i 's/\"cgroup-parent\": *\"[^\"]*\",/\"exec-opts\": [\"native.cgroupdriver=cgroupfs\"],/' /etc/docker/daemon.json; \
+        systemctl restart docker.service")?;
+    let run = || -> Result<()> {
+        let web = Container::start("web", 64, "")?;
+        assert!(web.cgroup.starts_with("/sys/fs/cgroup/docker"), "{}", web.cgroup.display());
+        let ctlmgr = Ctlmgr::start("act")?;
+        ctlmgr.wait_protected(&web)?;
+        sh("systemctl stop ctlmgr.service")?;
+        assert_eq!(web.knob("memory.low")?, 0);
+        assert_eq!(knob("/sys/fs/cgroup/docker/memory.low")?, 0);
+        Ok(())
+    };
+    let result = run();
+    sh("cp /tmp/daemon.json /etc/docker/daemon.json; systemctl restart docker.service")?;
+    result
+}

@@ -1,0 +1,97 @@
+# demo.sh MODE: redis, two hogs and an idle container under rising pressure.
+. "${LAB:-/run/in}/lib.sh"
+mode=$1
+in=${LAB:-/run/in}
+total=$(($(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) / 1024))
+# Sizes as parts of the machine's memory, in MiB.
+redis=$((total * 8 / 100)) normal=$((total * 25 / 100)) low=$((total * 25 / 100)) idle=$((total * 4 / 100))
+pressure=$((total * 50 / 100))
+keys=$((redis * 700))
+step_secs=${STEP_SECS:-15}
+
+install -m 755 "$in/hog" /usr/local/bin/lab-hog
+tree=$(mktemp -d) && install -m 755 "$in/hog" "$tree/hog" && import lab-hog "$tree/hog" && rm -rf "$tree"
+if ! docker image inspect redis >/dev/null 2>&1; then
+	echo "a container image called redis is needed: docker pull redis"
+	exit 1
+fi
+install_ctlmgr "$in/ctlmgr.deb"
+echo "--- ctlmgr is installed and $(ctlmgr mode | tr -d '\n'): nothing was touched"
+
+docker run -d --name lab-redis --network none --label ctlmgr.class=critical \
+	--memory-reservation "${redis}m" redis redis-server --save '' --appendonly no \
+	--unixsocket /tmp/redis.sock --port 0 >/dev/null
+hog lab-normal "$normal" 4 --label ctlmgr.class=normal
+hog lab-low "$low" 4 --label ctlmgr.class=low
+hog lab-idle "$idle" 1 --label ctlmgr.class=low
+until docker exec lab-redis redis-cli -s /tmp/redis.sock ping >/dev/null 2>&1; do sleep 0.2; done
+docker exec lab-redis redis-benchmark -s /tmp/redis.sock -t set -d 1000 -r "$keys" -n $((keys * 2)) -P 32 -q >/dev/null 2>&1
+for name in lab-normal lab-low lab-idle; do until [ -s "$log/$name.json" ]; do sleep 0.2; done; done
+sleep 3
+# An idle container does nothing with its memory.
+docker pause lab-idle >/dev/null
+ctlmgr mode "$mode" >/dev/null
+
+# Throughput of redis, once a second or so, and what each container holds.
+redis_load() {
+	while :; do
+		ops=$(docker exec lab-redis redis-benchmark -s /tmp/redis.sock -t get -r "$keys" -n 1500 -c 8 --csv 2>/dev/null |
+			tail -n 1 | cut -d'"' -f4)
+		echo "@{\"name\":\"lab-redis\",\"uptime\":$(now),\"rate\":${ops:-0}}"
+	done
+}
+hold() {
+	while :; do
+		for name in lab-redis lab-normal lab-low lab-idle; do
+			eval "path=\$path_$(echo $name | tr - _)"
+			echo "@{\"name\":\"$name\",\"uptime\":$(now),\"held_bytes\":$(cat "$path/memory.current"),\"swap_bytes\":$(cat "$path/memory.swap.current")}"
+		done
+		echo "@{\"name\":\"pressure\",\"uptime\":$(now),\"held_bytes\":$(cat /sys/fs/cgroup/system.slice/lab-pressure.service/memory.current 2>/dev/null || echo 0),\"swap_bytes\":0}"
+		sleep 1.5
+	done
+}
+pace() {
+	while :; do
+		sleep 1.5
+		for name in lab-normal lab-low; do
+			echo "@{\"name\":\"$name\",\"uptime\":$(now),\"rate\":$(tail -n 1 "$log/$name.json" | sed 's/.*"touches":\([0-9]*\).*/\1/')}"
+		done
+	done
+}
+for name in lab-redis lab-normal lab-low lab-idle; do
+	id=$(docker inspect -f '{{.Id}}' "$name")
+	eval "path_$(echo $name | tr - _)=\$(find /sys/fs/cgroup -type d -name \"*\$id*\" | head -n 1)"
+done
+redis_load & loops=$!
+hold & loops="$loops $!"
+pace & loops="$loops $!"
+mark quiet
+sleep 12
+echo "--- before pressure ($mode)"
+ctlmgr status
+mark pressure
+start_pressure "$pressure" 4 "$step_secs"
+for step in 1 2 3 4; do
+	sleep "$step_secs"
+	mark "step $step"
+	echo "    $mode: $((pressure * step / 4)) MiB of pressure"
+done
+sleep 8
+mark full
+echo "--- under pressure ($mode)"
+ctlmgr status
+ctlmgr why lab-redis | head -n 1
+ctlmgr why lab-low | head -n 1
+systemctl stop lab-pressure.service
+mark released
+sleep 15
+echo "--- after pressure ($mode)"
+ctlmgr status
+mark end
+# shellcheck disable=SC2086
+kill $loops 2>/dev/null || true
+echo "--- ctlmgr stops"
+systemctl stop ctlmgr.service
+ctlmgr diff
+ctlmgr diff --json | tr -d '\n ' | sed 's/^/@{"diff":/; s/$/}\n/'
+for name in lab-redis lab-normal lab-low lab-idle; do docker rm -f "$name" >/dev/null; done

@@ -1,0 +1,43 @@
+# What the demo and the benches share. Lines that start with @ are data for xtask.
+set -eu
+
+log=/var/tmp/ctlmgr-lab
+mkdir -p "$log"
+
+# An image that holds one static program.
+import() {
+	tree=$(mktemp -d)
+	cp "$2" "$tree/$(basename "$2")"
+	tar -C "$tree" -c . | docker import - "$1" >/dev/null
+	rm -rf "$tree"
+}
+
+install_ctlmgr() {
+	DEBIAN_FRONTEND=noninteractive dpkg -i "$1" >/dev/null
+	systemctl enable --now ctlmgr.service >/dev/null 2>&1
+	until ctlmgr status >/dev/null 2>&1; do sleep 0.2; done
+}
+
+# hog NAME MIB THREADS [docker arguments]: a container with its set and promise.
+hog() {
+	name=$1 mib=$2 threads=$3
+	shift 3
+	docker run -d --name "$name" --network none --memory-reservation "${mib}m" -v "$log:/log" "$@" \
+		lab-hog /hog --size "$mib" --rate "${RATE:-10}" --threads "$threads" --out "/log/$name.json" >/dev/null
+}
+
+# Waits until a hog holds its whole set.
+wait_full() {
+	until [ "$(tail -n 1 "$log/$1.json" 2>/dev/null | sed 's/.*"resident_mib":\([0-9]*\).*/\1/')" -ge "$2" ] 2>/dev/null; do
+		sleep 0.5
+	done
+}
+
+# Memory outside of any promise: a unit that nobody manages, growing in steps.
+start_pressure() {
+	systemd-run --quiet --collect --unit=lab-pressure /usr/local/bin/lab-hog \
+		--size "$1" --rate "${RATE:-10}" --threads 4 --steps "$2" --step-secs "$3" --out "$log/pressure.json"
+}
+
+now() { cut -d' ' -f1 /proc/uptime; }
+mark() { echo "@{\"mark\":\"$1\",\"uptime\":$(now)}"; }
