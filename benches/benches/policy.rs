@@ -17,7 +17,8 @@ fn shares(c: &mut Criterion) {
         let claims: Vec<Claim> = (0..n)
             .map(|i| Claim {
                 name: format!("w{i}"),
-                weight: Weight::of_class(["high", "normal", "low"][i as usize % 3]).unwrap_or_default(),
+                weight: Weight::of_class(["high", "normal", "low"][i as usize % 3])
+                    .unwrap_or_default(),
                 basis: Bytes::mib(50 + i % 97),
                 demand: Bytes::mib(40 + i % 131),
                 floor: Bytes::mib(i % 11),
@@ -38,7 +39,8 @@ fn decisions(c: &mut Criterion) {
     let settings = Settings::default();
     for n in SIZES {
         let set = |i| Set::managed(&format!("w{i}"), Bytes::mib(100), Some(Bytes::mib(80)), 100);
-        let mut kernel = Kernel::new(Bytes::mib(90 * n + 200), Lru::Mglru, (0..n).map(set).collect());
+        let mut kernel =
+            Kernel::new(Bytes::mib(90 * n + 200), Lru::Mglru, (0..n).map(set).collect());
         (0..5).for_each(|_| kernel.tick());
         let snapshot = kernel.snapshot();
         let (_, state) = decide(&settings, State::default(), &snapshot);
@@ -51,7 +53,9 @@ fn decisions(c: &mut Criterion) {
 }
 
 fn parsing(c: &mut Criterion) {
-    let stat = include_str!("../../crates/ctlmgrd/tests/scenarios/10-contended/sys/fs/cgroup/ctlmgr.slice/memory.stat");
+    let stat = include_str!(
+        "../../crates/ctlmgrd/tests/scenarios/10-contended/sys/fs/cgroup/ctlmgr.slice/memory.stat"
+    );
     let events = "low 3\nhigh 0\nmax 12\noom 0\noom_kill 0\noom_group_kill 0\n";
     c.bench_function("parse memory.stat", |b| b.iter(|| parse_stat(black_box(stat))));
     c.bench_function("parse memory.events", |b| b.iter(|| parse_events(black_box(events))));

@@ -43,7 +43,12 @@ struct Policy {
 
 const POLICIES: [Policy; 6] = [
     Policy { name: "plain kernel, MGLRU", mode: "observe", weight_of_large: 100, lru: "mglru" },
-    Policy { name: "plain kernel, classic LRU", mode: "observe", weight_of_large: 100, lru: "classic" },
+    Policy {
+        name: "plain kernel, classic LRU",
+        mode: "observe",
+        weight_of_large: 100,
+        lru: "classic",
+    },
     Policy { name: "ctlmgr 1:1, MGLRU", mode: "act", weight_of_large: 100, lru: "mglru" },
     Policy { name: "ctlmgr 1:1, classic LRU", mode: "act", weight_of_large: 100, lru: "classic" },
     Policy { name: "ctlmgr 1:4, MGLRU", mode: "act", weight_of_large: 400, lru: "mglru" },
@@ -65,7 +70,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let mut results = Vec::new();
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=*runs {
-        for (i, policy) in POLICIES.iter().enumerate().filter(|(_, p)| p.name.contains(only.as_str())) {
+        for (i, policy) in
+            POLICIES.iter().enumerate().filter(|(_, p)| p.name.contains(only.as_str()))
+        {
             sh::say(&format!("round {round} of {runs}: {}", policy.name));
             results.push(Run { policy: i, record: measure(&kit, policy, *step_secs)? });
         }
@@ -110,8 +117,14 @@ impl Record {
 
 fn report(results: &[Run], runs: u32, step_secs: u32) -> Result<String> {
     let mut out = String::new();
-    writeln!(out, "Steps of {step_secs} s; means over the second half of each; {runs} runs, all shown.\n")?;
-    writeln!(out, "| policy | run | step | resident small / large | pace small / large | p99 µs small / large | outside MiB |")?;
+    writeln!(
+        out,
+        "Steps of {step_secs} s; means over the second half of each; {runs} runs, all shown.\n"
+    )?;
+    writeln!(
+        out,
+        "| policy | run | step | resident small / large | pace small / large | p99 µs small / large | outside MiB |"
+    )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
     for (i, policy) in POLICIES.iter().enumerate() {
         for (n, run) in results.iter().filter(|r| r.policy == i).enumerate() {
@@ -142,12 +155,17 @@ fn report(results: &[Run], runs: u32, step_secs: u32) -> Result<String> {
 
 /// The figures that the goals are about, worst over all runs and steps.
 fn verdicts(results: &[Run], out: &mut String) -> Result<()> {
-    writeln!(out, "| policy | largest difference of resident parts | least (pace large - pace small) | least pace large |")?;
+    writeln!(
+        out,
+        "| policy | largest difference of resident parts | least (pace large - pace small) | least pace large |"
+    )?;
     writeln!(out, "|---|---|---|---|")?;
     for (i, policy) in POLICIES.iter().enumerate() {
         let runs = results.iter().filter(|r| r.policy == i);
         let all: Vec<_> = runs
-            .flat_map(|r| (1..=STEPS).map(|s| (step(&r.record, "small", s), step(&r.record, "large", s))))
+            .flat_map(|r| {
+                (1..=STEPS).map(|s| (step(&r.record, "small", s), step(&r.record, "large", s)))
+            })
             .collect();
         if all.is_empty() {
             continue;
@@ -161,7 +179,10 @@ fn verdicts(results: &[Run], out: &mut String) -> Result<()> {
 }
 
 fn counters(results: &[Run], out: &mut String) -> Result<()> {
-    writeln!(out, "\n| policy | run | pages by kswapd | by direct reclaim | swapped in | swapped out | ctlmgrd CPU s |")?;
+    writeln!(
+        out,
+        "\n| policy | run | pages by kswapd | by direct reclaim | swapped in | swapped out | ctlmgrd CPU s |"
+    )?;
     writeln!(out, "|---|---|---|---|---|---|---|")?;
     for (i, policy) in POLICIES.iter().enumerate() {
         for (n, run) in results.iter().filter(|r| r.policy == i).enumerate() {

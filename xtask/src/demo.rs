@@ -56,7 +56,9 @@ fn refuse_unless_fit() -> Result<()> {
     let controllers = Path::new("/sys/fs/cgroup/cgroup.controllers");
     let text = std::fs::read_to_string(controllers).unwrap_or_default();
     if !text.split_whitespace().any(|c| c == "memory") {
-        bail!("this machine has no cgroup v2 with the memory controller; leave out --here for the guest");
+        bail!(
+            "this machine has no cgroup v2 with the memory controller; leave out --here for the guest"
+        );
     }
     if !Path::new("/run/systemd/system").is_dir() {
         bail!("systemd is not the system manager of this machine; leave out --here for the guest");
@@ -120,7 +122,12 @@ fn picture(records: &[Record]) -> Result<String> {
             panels.push(panel(record, &format!("{title}, {mode}"), field, names));
         }
     }
-    draw(&path, "Memory pressure in steps: ctlmgr observing (left) and acting (right)", &panels, 2)?;
+    draw(
+        &path,
+        "Memory pressure in steps: ctlmgr observing (left) and acting (right)",
+        &panels,
+        2,
+    )?;
     Ok(path.display().to_string())
 }
 

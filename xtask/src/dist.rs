@@ -47,7 +47,9 @@ fn control(tree: &Path) -> Result<()> {
     let directory = tree.join("DEBIAN");
     std::fs::create_dir_all(&directory)?;
     std::fs::write(directory.join("control"), text)?;
-    for (name, mode) in [("conffiles", 0o644), ("postinst", 0o755), ("prerm", 0o755), ("postrm", 0o755)] {
+    for (name, mode) in
+        [("conffiles", 0o644), ("postinst", 0o755), ("prerm", 0o755), ("postrm", 0o755)]
+    {
         install(&Path::new("packaging/debian").join(name), &directory.join(name), mode)?;
     }
     Ok(())
@@ -77,7 +79,9 @@ pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
 }
 
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
-    for entry in std::fs::read_dir(from).with_context(|| format!("failed to list {}", from.display()))? {
+    for entry in
+        std::fs::read_dir(from).with_context(|| format!("failed to list {}", from.display()))?
+    {
         let path = entry?.path();
         let to = to.join(path.file_name().unwrap_or_default());
         match path.is_dir() {

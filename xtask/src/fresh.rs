@@ -73,7 +73,8 @@ pub fn mirror() -> Result<String> {
 }
 
 fn codename() -> Result<String> {
-    let text = std::fs::read_to_string("/etc/os-release").context("failed to read /etc/os-release")?;
+    let text =
+        std::fs::read_to_string("/etc/os-release").context("failed to read /etc/os-release")?;
     let line = text.lines().find_map(|l| l.strip_prefix("VERSION_CODENAME="));
     Ok(line.context("/etc/os-release has no VERSION_CODENAME")?.trim_matches('"').to_owned())
 }
@@ -86,7 +87,9 @@ fn ensure_qemu() -> Result<()> {
     let (mirror, release) = (mirror()?, codename()?);
     sh::say("installing QEMU (from backports on Debian 12)");
     let suites = match release.as_str() {
-        "bookworm" => vec![release.clone(), format!("{release}-updates"), format!("{release}-backports")],
+        "bookworm" => {
+            vec![release.clone(), format!("{release}-updates"), format!("{release}-backports")]
+        }
         _ => vec![release.clone()],
     };
     // A private list: the machine's own sources stay as they are.

@@ -53,9 +53,20 @@ impl Kit {
 /// The load generator as one static file, so that its container needs nothing else.
 pub fn hog() -> Result<PathBuf> {
     let host = sh::output(&mut sh::command(&["rustc", "-vV"]))?;
-    let host = host.lines().find_map(|l| l.strip_prefix("host: ")).context("rustc names no host")?;
-    let build =
-        ["rustc", "--quiet", "--release", "--locked", "--package", "hog", "--bin", "hog", "--target", host];
+    let host =
+        host.lines().find_map(|l| l.strip_prefix("host: ")).context("rustc names no host")?;
+    let build = [
+        "rustc",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--package",
+        "hog",
+        "--bin",
+        "hog",
+        "--target",
+        host,
+    ];
     sh::run(sh::cargo(&build).args(["--", "-C", "target-feature=+crt-static"]))?;
     Ok(dist::target().join(host).join("release/hog"))
 }
@@ -70,7 +81,9 @@ pub struct Record {
 impl Record {
     /// Data objects that have all these string fields.
     pub fn select<'a>(&'a self, fields: &'a [(&str, &str)]) -> impl Iterator<Item = &'a Value> {
-        self.data.iter().filter(move |v| fields.iter().all(|(k, want)| v[*k].as_str() == Some(*want)))
+        self.data
+            .iter()
+            .filter(move |v| fields.iter().all(|(k, want)| v[*k].as_str() == Some(*want)))
     }
 
     /// A named counter.
@@ -80,7 +93,8 @@ impl Record {
 
     /// Fails unless undo left nothing behind.
     pub fn expect_undone(&self) -> Result<()> {
-        let diff = self.data.iter().find_map(|v| v.get("diff")).context("the script said no diff")?;
+        let diff =
+            self.data.iter().find_map(|v| v.get("diff")).context("the script said no diff")?;
         match diff.as_array().is_some_and(Vec::is_empty) {
             true => Ok(()),
             false => bail!("ctlmgr stopped but left something behind: {diff}"),

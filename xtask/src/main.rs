@@ -18,7 +18,10 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "Set-up, demo, tests, benches, guest and packages of ctlmgr.")]
+#[command(
+    name = "cargo xtask",
+    about = "Set-up, demo, tests, benches, guest and packages of ctlmgr."
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -124,6 +124,8 @@ fn config_page() -> String {
 /// Text that roff prints as it stands.
 fn escape(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
-    let lines = text.lines().map(|l| if l.starts_with(['.', '\'']) { format!("\\&{l}") } else { l.to_owned() });
+    let lines = text
+        .lines()
+        .map(|l| if l.starts_with(['.', '\'']) { format!("\\&{l}") } else { l.to_owned() });
     lines.collect::<Vec<_>>().join("\n")
 }

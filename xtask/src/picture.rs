@@ -45,7 +45,10 @@ pub fn draw(path: &Path, heading: &str, panels: &[Panel], columns: usize) -> Res
     area.present().map_err(wrong)
 }
 
-fn draw_panel(panel: &Panel, area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<()> {
+fn draw_panel(
+    panel: &Panel,
+    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
+) -> Result<()> {
     let points = || panel.lines.iter().flat_map(|l| &l.points);
     let end = points().map(|p| p.0).fold(1.0, f64::max);
     let mut chart = ChartBuilder::on(area)

@@ -69,12 +69,22 @@ fn local(tally: &mut Tally) {
     timed(tally, "formatting", || one(&mut sh::cargo(&["fmt", "--all", "--check"])));
     timed(tally, "tidy", || crate::tidy::run().map(|()| (1, 0)));
     timed(tally, "generated pages", || crate::man::run(true).map(|()| (1, 0)));
-    let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--locked"];
+    let clippy =
+        ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--locked"];
     timed(tally, "clippy", || one(sh::cargo(&clippy).args(["--", "--deny", "warnings"])));
     let tests = ["test", "--workspace", "--locked", "--no-fail-fast"];
-    timed(tally, "unit, property, scenario and closed-loop tests", || count(&mut sh::cargo(&tests)));
+    timed(tally, "unit, property, scenario and closed-loop tests", || {
+        count(&mut sh::cargo(&tests))
+    });
     timed(tally, "benches compile and run once", || {
-        one(&mut sh::cargo(&["test", "--quiet", "--package", "ctlmgr-benches", "--benches", "--locked"]))
+        one(&mut sh::cargo(&[
+            "test",
+            "--quiet",
+            "--package",
+            "ctlmgr-benches",
+            "--benches",
+            "--locked",
+        ]))
     });
 }
 
@@ -122,7 +132,9 @@ fn live(filter: &str) -> Result<(u64, u64)> {
         machine.output("dpkg -i /run/in/ctlmgr.deb", Duration::from_secs(120))?;
     }
     let mut text = Vec::new();
-    let script = format!("install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {filter}");
+    let script = format!(
+        "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {filter}"
+    );
     let status = machine.run_into(&script, Duration::from_secs(1800), &mut Tee(&mut text))?;
     let (passed, failed) = tally(&String::from_utf8_lossy(&text));
     Ok((passed, if status == 0 { failed } else { failed.max(1) }))
@@ -145,8 +157,17 @@ impl std::io::Write for Tee<'_> {
 /// Builds the live tests and returns their binary, under the name `live`.
 fn live_binary() -> Result<std::path::PathBuf> {
     let build = [
-        "test", "--package", "ctlmgr-live", "--features", "guest", "--test", "live", "--no-run", "--locked",
-        "--message-format", "json-render-diagnostics",
+        "test",
+        "--package",
+        "ctlmgr-live",
+        "--features",
+        "guest",
+        "--test",
+        "live",
+        "--no-run",
+        "--locked",
+        "--message-format",
+        "json-render-diagnostics",
     ];
     let output = sh::cargo(&build).stderr(Stdio::inherit()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);

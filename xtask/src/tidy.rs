@@ -22,7 +22,10 @@ const EDGES: [(&str, &[&str]); 12] = [
     ("ctlmgr-api", &["ctlmgr-model"]),
     ("ctlmgr-sense", &["ctlmgr-model", "ctlmgr-host"]),
     ("ctlmgr-act", &["ctlmgr-model", "ctlmgr-host"]),
-    ("ctlmgr-testkit", &["ctlmgr-model", "ctlmgr-policy", "ctlmgr-host", "ctlmgr-sense", "ctlmgr-act"]),
+    (
+        "ctlmgr-testkit",
+        &["ctlmgr-model", "ctlmgr-policy", "ctlmgr-host", "ctlmgr-sense", "ctlmgr-act"],
+    ),
     (
         "ctlmgrd",
         &[
@@ -40,8 +43,16 @@ const EDGES: [(&str, &[&str]); 12] = [
     ("xtask", &["ctlmgr", "ctlmgr-config"]),
 ];
 /// What purity means for the policy: none of these may appear in its sources.
-const IMPURE: [&str; 8] =
-    ["std::fs", "std::env", "std::time", "std::net", "std::process", "println!", "tracing", "rand::"];
+const IMPURE: [&str; 8] = [
+    "std::fs",
+    "std::env",
+    "std::time",
+    "std::net",
+    "std::process",
+    "println!",
+    "tracing",
+    "rand::",
+];
 
 /// Runs all checks and reports every fault.
 pub fn run() -> Result<()> {
@@ -100,7 +111,9 @@ fn check_sizes(file: &Path, text: &str, faults: &mut Vec<String>) {
     for (name, line, length) in functions(text) {
         if length > FUNCTION_LINES {
             let file = file.display();
-            faults.push(format!("{file}:{line}: {name} has {length} lines, {FUNCTION_LINES} are allowed"));
+            faults.push(format!(
+                "{file}:{line}: {name} has {length} lines, {FUNCTION_LINES} are allowed"
+            ));
         }
     }
 }
@@ -113,9 +126,9 @@ fn functions(text: &str) -> Vec<(String, usize, usize)> {
         let indent = line.len() - line.trim_start().len();
         let words: Vec<&str> = line.split_whitespace().take(6).collect();
         let Some(at) = words.iter().position(|w| *w == "fn") else { continue };
-        let is_item = words[..at].iter().all(|w| {
-            w.starts_with("pub") || ["async", "const", "unsafe", "extern"].contains(w)
-        });
+        let is_item = words[..at]
+            .iter()
+            .all(|w| w.starts_with("pub") || ["async", "const", "unsafe", "extern"].contains(w));
         if !is_item || line.trim_end().ends_with(';') {
             continue;
         }
@@ -128,7 +141,8 @@ fn functions(text: &str) -> Vec<(String, usize, usize)> {
 }
 
 fn check_purity(file: &Path, text: &str, faults: &mut Vec<String>) {
-    if !file.starts_with("crates/ctlmgr-policy/src") && !file.starts_with("crates/ctlmgr-model/src") {
+    if !file.starts_with("crates/ctlmgr-policy/src") && !file.starts_with("crates/ctlmgr-model/src")
+    {
         return;
     }
     for word in IMPURE.iter().filter(|w| text.contains(**w)) {

@@ -66,7 +66,9 @@ impl<U: UnitProperties> Actuator<U> {
         match read(&dir, saved.knob) {
             Ok(value) => Ok(value),
             Err(ActError::Host(error)) => Err(error),
-            Err(other) => Err(HostError::malformed(dir.file(saved.knob.file()), &other.to_string())),
+            Err(other) => {
+                Err(HostError::malformed(dir.file(saved.knob.file()), &other.to_string()))
+            }
         }
     }
 
@@ -149,12 +151,7 @@ impl<U: UnitProperties> Actuator<U> {
         }
     }
 
-    async fn reclaim(
-        &self,
-        step: &Step,
-        amount: Bytes,
-        chunk: Bytes,
-    ) -> Result<Outcome, ActError> {
+    async fn reclaim(&self, step: &Step, amount: Bytes, chunk: Bytes) -> Result<Outcome, ActError> {
         let Some(dir) = self.open(&step.path, step.id)? else { return Ok(Outcome::Vanished) };
         // memory.reclaim works in the writer and may take seconds: never on the loop's threads.
         tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk))

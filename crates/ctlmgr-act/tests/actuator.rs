@@ -1,5 +1,7 @@
 //! Steps on a directory that looks like a host, with a system manager that is a fake.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot make its own world may panic")]
+
 use std::sync::{Arc, Mutex};
 
 use ctlmgr_act::{Actuator, UnitError, UnitProperties};
@@ -9,11 +11,14 @@ use ctlmgr_testkit::FakeHost;
 
 const SCOPE: &str = "a.slice/x.scope";
 
+/// Unit, property, value.
+type Call = (String, &'static str, u64);
+
 /// A system manager that writes what it is told to one cgroup's files.
 #[derive(Clone)]
 struct FakeSystemd {
     host: FakeHost,
-    calls: Arc<Mutex<Vec<(String, &'static str, u64)>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
     /// What happens instead of obeying.
     fault: Option<Fault>,
 }
@@ -124,7 +129,10 @@ async fn faults_of_the_manager_become_outcomes() {
 async fn reclaim_writes_bounded_chunks() {
     let w = world(None);
     let action = Action::Reclaim { amount: Bytes::mib(5), chunk: Bytes::mib(2) };
-    assert_eq!(w.actuator.carry_out(&w.step(SCOPE, action)).await, Outcome::Reclaimed(Bytes::mib(5)));
+    assert_eq!(
+        w.actuator.carry_out(&w.step(SCOPE, action)).await,
+        Outcome::Reclaimed(Bytes::mib(5))
+    );
     let last = w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.reclaim"));
     assert_eq!(last, (1u64 << 20).to_string(), "two chunks and the rest");
 }

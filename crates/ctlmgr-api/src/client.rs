@@ -98,9 +98,9 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<T, ClientError> {
         let exchange = self.try_exchange(method, path, body);
-        let (status, bytes) = tokio::time::timeout(TIMEOUT, exchange)
-            .await
-            .map_err(|_| ClientError::Exchange(format!("no answer in {} s", TIMEOUT.as_secs())))??;
+        let (status, bytes) = tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| {
+            ClientError::Exchange(format!("no answer in {} s", TIMEOUT.as_secs()))
+        })??;
         if status.is_success() {
             return Ok(serde_json::from_slice(&bytes)?);
         }

@@ -147,8 +147,9 @@ impl Field<'_> {
         if text.is_empty() {
             return Err(self.fault("an empty pattern matches nothing"));
         }
-        Pattern::new(text)
-            .map_err(|e| self.fault(format!("bad pattern `{text}` at character {}: {}", e.pos, e.msg)))
+        Pattern::new(text).map_err(|e| {
+            self.fault(format!("bad pattern `{text}` at character {}: {}", e.pos, e.msg))
+        })
     }
 
     pub fn patterns(&self) -> Read<Vec<Pattern>> {

@@ -77,9 +77,10 @@ impl Draft {
             return Err("sets nothing: expected weight, class, promise, floor or managed");
         }
         match (self.selectors.pop(), self.selectors.is_empty()) {
-            (Some(selector), true) => {
-                Ok(RuleText { rule: Rule { selector, effect: self.effect, origin }, class: self.class })
-            }
+            (Some(selector), true) => Ok(RuleText {
+                rule: Rule { selector, effect: self.effect, origin },
+                class: self.class,
+            }),
             _ => Err("needs exactly one selector: name, image, project or unit"),
         }
     }

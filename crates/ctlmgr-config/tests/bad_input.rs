@@ -1,5 +1,7 @@
 //! Everything an operator can get wrong gives file, line, key and what would be right.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may panic like a test")]
+
 use ctlmgr_config::{Fragment, KEYS, parse};
 use ctlmgr_model::{Bytes, Mode, Settings, Weight};
 use proptest::prelude::*;
@@ -16,20 +18,41 @@ fn faults(text: impl AsRef<[u8]>) -> String {
 fn each_mistake_is_named_where_it_was_made() {
     for (text, expected) in [
         ("[memory]\nmod = \"act\"", "10-a.toml:2: memory.mod: unknown key; did you mean `mode`?"),
-        ("[memroy]\nmode = \"act\"", "10-a.toml:1: memroy: unknown table or key; did you mean [memory]?"),
-        ("[memory]\nmode = 3", "10-a.toml:2: memory.mode: expected \"off\", \"observe\" or \"act\", found a whole number"),
+        (
+            "[memroy]\nmode = \"act\"",
+            "10-a.toml:1: memroy: unknown table or key; did you mean [memory]?",
+        ),
+        (
+            "[memory]\nmode = 3",
+            "10-a.toml:2: memory.mode: expected \"off\", \"observe\" or \"act\", found a whole number",
+        ),
         ("[memory]\nmode = \"atc\"", "did you mean \"act\"?"),
         ("[classes]\nlow = 0", "10-a.toml:2: classes.low: weight 0 is outside 1–10000"),
-        ("\n[[rule]]\nname = \"a\"\nweight = 10001", "10-a.toml:4: rule.weight: weight 10001 is outside 1–10000"),
+        (
+            "\n[[rule]]\nname = \"a\"\nweight = 10001",
+            "10-a.toml:4: rule.weight: weight 10001 is outside 1–10000",
+        ),
         ("[[rule]]\nname = \"web-[\"\nweight = 1", "10-a.toml:2: rule.name: bad pattern `web-[`"),
         ("[[rule]]\nweight = 1", "10-a.toml:1: rule: needs exactly one selector"),
         ("[[rule]]\nname = \"a\"\nimage = \"b\"\nweight = 1", "exactly one selector"),
         ("[[rule]]\nname = \"a\"", "10-a.toml:1: rule: sets nothing"),
-        ("[[rule]]\nname = \"a\"\nclass = \"critcal\"", "10-a.toml:3: rule.class: no class `critcal`; did you mean `critical`?"),
+        (
+            "[[rule]]\nname = \"a\"\nclass = \"critcal\"",
+            "10-a.toml:3: rule.class: no class `critcal`; did you mean `critical`?",
+        ),
         ("[[rule]]\nname = \"a\"\nclass = \"low\"\nweight = 3", "exclude each other"),
-        ("[[rule]]\nname = \"a\"\nwieght = 3", "10-a.toml:3: rule.wieght: unknown key; did you mean `weight`?"),
-        ("[memory]\nheadroom = \"80%\"", "10-a.toml:2: memory.headroom: `80%` is no percentage within 0–50 %"),
-        ("[memory.bystanders]\nflor = 3", "10-a.toml:2: memory.bystanders.flor: unknown key; did you mean `floor`?"),
+        (
+            "[[rule]]\nname = \"a\"\nwieght = 3",
+            "10-a.toml:3: rule.wieght: unknown key; did you mean `weight`?",
+        ),
+        (
+            "[memory]\nheadroom = \"80%\"",
+            "10-a.toml:2: memory.headroom: `80%` is no percentage within 0–50 %",
+        ),
+        (
+            "[memory.bystanders]\nflor = 3",
+            "10-a.toml:2: memory.bystanders.flor: unknown key; did you mean `floor`?",
+        ),
         ("[memory]\nreclaim_chunk = \"1T\"", "is outside"),
         ("[memory]\nmode = \"act\"\nmode = \"off\"", "10-a.toml:3"),
         ("[memory", "10-a.toml:1"),
@@ -52,7 +75,10 @@ fn binary_and_empty_files() {
 fn overlapping_rules_name_each_other() {
     let text = "[[rule]]\nname = \"web-*\"\nweight = 5\n[[rule]]\nname = \"*-1\"\nweight = 6";
     let shown = faults(text);
-    assert!(shown.starts_with("10-a.toml:4: rule.name: `*-1` and `web-*` (rule at 10-a.toml:1)"), "{shown}");
+    assert!(
+        shown.starts_with("10-a.toml:4: rule.name: `*-1` and `web-*` (rule at 10-a.toml:1)"),
+        "{shown}"
+    );
     let literal = "[[rule]]\nname = \"web-1\"\nweight = 5\n[[rule]]\nname = \"web-*\"\nweight = 6";
     let settings = parse(&[fragment("a.toml", literal)]).unwrap();
     let last = settings.rules.last().unwrap();

@@ -198,12 +198,10 @@ impl CgroupDir {
     /// # Errors
     /// Anything but absence; `EAGAIN` and `EINTR` are passed on in the cause.
     pub fn write(&self, name: &str, value: &str) -> Result<bool> {
-        let fail = |source| HostError::Write {
-            path: self.file(name),
-            value: value.to_owned(),
-            source,
-        };
-        let Some(mut file) = self.open(name, OFlag::O_WRONLY | OFlag::O_TRUNC).map_err(fail)? else {
+        let fail =
+            |source| HostError::Write { path: self.file(name), value: value.to_owned(), source };
+        let Some(mut file) = self.open(name, OFlag::O_WRONLY | OFlag::O_TRUNC).map_err(fail)?
+        else {
             return Ok(false);
         };
         // One call, not write_all: the kernel takes a value as one write.
@@ -211,12 +209,8 @@ impl CgroupDir {
     }
 
     fn open(&self, name: &str, flags: OFlag) -> io::Result<Option<File>> {
-        let opened = openat(
-            self.fd.as_fd(),
-            OsStr::new(name),
-            flags | OFlag::O_CLOEXEC,
-            Mode::empty(),
-        );
+        let opened =
+            openat(self.fd.as_fd(), OsStr::new(name), flags | OFlag::O_CLOEXEC, Mode::empty());
         or_absent(opened.map(File::from).map_err(io::Error::from))
     }
 }

@@ -58,7 +58,11 @@ impl CgroupPath {
     /// `self/name`.
     #[must_use]
     pub fn child(&self, name: &str) -> CgroupPath {
-        if self.is_root() { CgroupPath::new(name) } else { CgroupPath(format!("{}/{name}", self.0)) }
+        if self.is_root() {
+            CgroupPath::new(name)
+        } else {
+            CgroupPath(format!("{}/{name}", self.0))
+        }
     }
 
     /// Parents from the nearest up to, and without, the root.
@@ -77,8 +81,9 @@ impl CgroupPath {
     /// Below a user manager (`user@1000.service/…`) units belong to another manager, and below a
     /// scope or service to its payload.
     pub fn unit(&self) -> Option<&str> {
-        let inside_unit =
-            self.ancestors().any(|a| a.name().ends_with(".service") || a.name().ends_with(".scope"));
+        let inside_unit = self
+            .ancestors()
+            .any(|a| a.name().ends_with(".service") || a.name().ends_with(".scope"));
         let name = self.name();
         let is_unit = [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end));
         (is_unit && !inside_unit).then_some(name)

@@ -79,7 +79,7 @@ impl fmt::Display for Bytes {
         if shift == 0 {
             return f.pad(&format!("{} B", self.0));
         }
-        let tenths = u128::from(self.0) * 10 >> shift;
+        let tenths = (u128::from(self.0) * 10) >> shift;
         let text = match (tenths / 10, tenths % 10) {
             (whole, 0) => format!("{whole} {unit}"),
             (whole, _) if whole >= 100 => format!("{whole} {unit}"),

@@ -166,7 +166,8 @@ impl Default for MemorySettings {
 
 impl Default for Bystanders {
     fn default() -> Self {
-        let spared = ["ctlmgr*", "docker.*", "containerd.*", "dbus*", "ssh*", "systemd-*", "init.scope"];
+        let spared =
+            ["ctlmgr*", "docker.*", "containerd.*", "dbus*", "ssh*", "systemd-*", "init.scope"];
         Bystanders {
             weight: Weight::DEFAULT,
             floor: Bytes::mib(64),

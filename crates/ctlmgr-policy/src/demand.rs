@@ -75,9 +75,7 @@ pub(crate) fn estimate_all<'a>(
     at: Millis,
     groups: impl Iterator<Item = &'a Group>,
 ) -> std::collections::BTreeMap<CgroupId, Estimate> {
-    groups
-        .map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), at, &g.memory)))
-        .collect()
+    groups.map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), at, &g.memory))).collect()
 }
 
 fn working_set(memory: &MemorySample) -> Bytes {
@@ -113,7 +111,7 @@ fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::testing::sample;
+    use crate::testing::sample;
     use proptest::prelude::*;
 
     fn settings() -> MemorySettings {

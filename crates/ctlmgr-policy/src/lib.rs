@@ -3,8 +3,8 @@
 //! No I/O, no clock, no randomness, no log: the same input gives the same bytes. The daemon,
 //! dry run, replay and simulation all call the same function; only what follows differs.
 
-pub mod check;
 mod capacity;
+pub mod check;
 mod cover;
 mod demand;
 mod entitlement;
@@ -13,6 +13,8 @@ mod order;
 mod reclaim;
 pub mod share;
 mod state;
+#[cfg(test)]
+mod testing;
 
 pub use check::{Violation, check};
 pub use entitlement::{Entitlement, entitlement};

@@ -105,7 +105,10 @@ fn complaints(state: &State, snapshot: &Snapshot, parties: &[Party<'_>]) -> Vec<
         for knob in Knob::ALL {
             let observed = read(group, knob);
             if state.was_overridden(group, knob, observed) {
-                out.push(format!("{}: {knob} was changed to {observed} by another writer", group.path));
+                out.push(format!(
+                    "{}: {knob} was changed to {observed} by another writer",
+                    group.path
+                ));
             }
         }
     }
@@ -145,8 +148,7 @@ fn verdicts(
         complaints.push(format!("floors exceed the capacity by {}", division.unmet_floor_bytes));
     }
     // Shares come back sorted by the unique claim name.
-    let by_name: BTreeMap<&str, _> =
-        division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
+    let by_name: BTreeMap<&str, _> = division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
     claims
         .iter()
         .zip(parties)
@@ -242,8 +244,7 @@ impl<'a> Context<'a> {
         }
         let managed: Vec<_> =
             parties.iter().zip(verdicts).filter(|(p, _)| p.entitlement.managed).collect();
-        let workloads =
-            || managed.iter().filter(|(p, _)| p.kind == VerdictKind::Workload).copied();
+        let workloads = || managed.iter().filter(|(p, _)| p.kind == VerdictKind::Workload).copied();
         let low: Vec<_> = workloads()
             .map(|(p, v)| Wanted { group: p.group, amount: v.share, why: v.reason.0.clone() })
             .collect();
@@ -349,90 +350,17 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
     }
 }
 
-/// Builders for tests in this crate.
-#[cfg(test)]
-pub(crate) mod testing {
-    use ctlmgr_model::*;
-
-    /// A cgroup whose memory is all anonymous and all working set.
-    pub(crate) fn sample(anon: Bytes) -> MemorySample {
-        MemorySample {
-            current: anon,
-            swap: Bytes::ZERO,
-            min: Bytes::ZERO,
-            low: Bytes::ZERO,
-            high: Limit::Max,
-            max: Limit::Max,
-            anon,
-            active_file: Bytes::ZERO,
-            inactive_file: Bytes::ZERO,
-            shmem: Bytes::ZERO,
-            kernel: Bytes::ZERO,
-            swapcached: Bytes::ZERO,
-            refault_anon: 0,
-            refault_file: 0,
-            events: MemoryEvents::default(),
-            pressure: None,
-        }
-    }
-
-    pub(crate) fn group(path: &str, id: u64, anon: Bytes) -> Group {
-        Group { path: CgroupPath::new(path), id: CgroupId(id), memory: sample(anon) }
-    }
-
-    /// A container below `a.slice`, with a promise.
-    pub(crate) fn container(name: &str, id: u64, anon: Bytes, promise: Option<Bytes>) -> Workload {
-        let facts = ContainerFacts {
-            id: format!("{id:064x}"),
-            name: Some(name.into()),
-            reservation: promise,
-            ..ContainerFacts::default()
-        };
-        Workload {
-            name: WorkloadName(name.into()),
-            group: group(&format!("a.slice/docker-{:064x}.scope", id), id, anon),
-            source: Source::Container(facts),
-        }
-    }
-
-    /// A host of `total` that holds these workloads, 100 MiB of its own and nothing else.
-    pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group>) -> Snapshot {
-        let held: Bytes = workloads.iter().map(|w| w.group.memory.current).sum();
-        let beside: Bytes = bystanders.iter().map(|g| g.memory.current).sum();
-        let free = total - held - beside - Bytes::mib(100);
-        Snapshot {
-            at: Millis(10_000),
-            host: HostSample {
-                mem_total: total,
-                mem_free: free,
-                mem_available: free,
-                reclaimable_cache: Bytes::ZERO,
-                swap_total: total,
-                swap_free: total,
-                pressure: None,
-                lru: Some(LruFlavour::Mglru),
-            },
-            ancestors: vec![group("a.slice", 1, held)],
-            workloads,
-            bystanders,
-            gaps: Vec::new(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::testing::*;
     use super::*;
+    use crate::testing::*;
     use ctlmgr_model::{Outcome, Weight};
 
     const M: fn(u64) -> Bytes = Bytes::mib;
 
     fn pair(a: Bytes, b: Bytes) -> Snapshot {
-        let workloads = vec![
-            container("small", 11, a, Some(M(400))),
-            container("large", 12, b, Some(M(800))),
-        ];
+        let workloads =
+            vec![container("small", 11, a, Some(M(400))), container("large", 12, b, Some(M(800)))];
         host(M(1400), workloads, Vec::new())
     }
 
@@ -508,9 +436,11 @@ mod tests {
     fn a_bystander_above_its_share_gives_first() {
         let settings = Settings::default();
         let workloads = vec![container("web", 11, M(500), Some(M(500)))];
-        let first = host(M(1400), workloads.clone(), vec![group("system.slice/job.service", 30, M(10))]);
+        let first =
+            host(M(1400), workloads.clone(), vec![group("system.slice/job.service", 30, M(10))]);
         let (_, state) = decide(&settings, State::default(), &first);
-        let mut later = host(M(1400), workloads, vec![group("system.slice/job.service", 30, M(780))]);
+        let mut later =
+            host(M(1400), workloads, vec![group("system.slice/job.service", 30, M(780))]);
         later.at = Millis(40_000);
         let (plan, _) = decide(&settings, state, &later);
         let reclaims: Vec<_> = plan.steps.iter().filter(|s| s.rung == Rung::Reclaim).collect();
@@ -569,8 +499,7 @@ mod tests {
         let mut workload = container("web", 11, M(100), None);
         let labels = [("ctlmgr.class", "critical"), ("ctlmgr.memory.promise", "12 bananas")];
         if let ctlmgr_model::Source::Container(facts) = &mut workload.source {
-            facts.labels =
-                labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            facts.labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         }
         let e = entitlement(&Settings::default(), &workload);
         assert_eq!(e.weight, Weight::new(1000).unwrap());

@@ -197,7 +197,10 @@ struct Level {
 }
 
 impl Level {
-    #[expect(clippy::cast_precision_loss, reason = "shown to people; shares use the exact fraction")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "shown to people; shares use the exact fraction"
+    )]
     fn as_f64(&self) -> f64 {
         self.left as f64 / self.rate as f64
     }
@@ -315,7 +318,8 @@ mod tests {
 
     #[test]
     fn everything_fits_without_a_level() {
-        let d = divide(Bytes(300), &[claim("a", 100, 100, 100), claim("b", 100, 200, 200)]).unwrap();
+        let d =
+            divide(Bytes(300), &[claim("a", 100, 100, 100), claim("b", 100, 200, 200)]).unwrap();
         assert_eq!(d.lambda, None);
         assert_eq!(of(&d), [(100, Bound::Demand), (200, Bound::Demand)]);
     }
@@ -323,7 +327,8 @@ mod tests {
     #[test]
     fn equal_weights_keep_equal_fractions_of_the_promise() {
         // 600 for promises 400 + 800: half each.
-        let d = divide(Bytes(600), &[claim("a", 100, 400, 400), claim("b", 100, 800, 800)]).unwrap();
+        let d =
+            divide(Bytes(600), &[claim("a", 100, 400, 400), claim("b", 100, 800, 800)]).unwrap();
         assert_eq!(of(&d), [(200, Bound::Weight), (400, Bound::Weight)]);
         assert_eq!(d.lambda, Some(0.005));
     }
@@ -331,7 +336,8 @@ mod tests {
     #[test]
     fn four_times_the_weight_is_satisfied_first() {
         // b: 4·800 against a: 400; b is full at λ = 1/400, where a would have 100 of 200 left.
-        let d = divide(Bytes(1000), &[claim("a", 100, 400, 400), claim("b", 400, 800, 800)]).unwrap();
+        let d =
+            divide(Bytes(1000), &[claim("a", 100, 400, 400), claim("b", 400, 800, 800)]).unwrap();
         assert_eq!(of(&d), [(200, Bound::Weight), (800, Bound::Demand)]);
     }
 

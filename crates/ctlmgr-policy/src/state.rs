@@ -33,8 +33,7 @@ pub(crate) struct Written {
 impl State {
     /// Takes over a knob from the journal, after a restart.
     pub fn adopt(&mut self, saved: &Saved) {
-        let written =
-            Written { id: saved.id, prior: saved.prior, ours: saved.ours, at: Millis(0) };
+        let written = Written { id: saved.id, prior: saved.prior, ours: saved.ours, at: Millis(0) };
         self.written.insert((saved.path.clone(), saved.knob), written);
     }
 

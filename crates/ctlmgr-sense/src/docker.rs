@@ -53,7 +53,8 @@ pub async fn watch_containers(socket: PathBuf, publish: watch::Sender<Containers
 pub async fn version(socket: &Path) -> Option<String> {
     let address = socket.to_string_lossy();
     let docker =
-        Docker::connect_with_unix(&address, REQUEST_TIMEOUT_SECS, bollard::API_DEFAULT_VERSION).ok()?;
+        Docker::connect_with_unix(&address, REQUEST_TIMEOUT_SECS, bollard::API_DEFAULT_VERSION)
+            .ok()?;
     let answer = tokio::time::timeout(Duration::from_secs(5), docker.version()).await;
     answer.ok()?.ok()?.version
 }

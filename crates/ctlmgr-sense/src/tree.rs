@@ -67,7 +67,10 @@ mod tests {
     fn kinds() {
         let id = "0123456789abcdef".repeat(4);
         let of = |path: &str| classify(&CgroupPath::new(path), &[Pattern::new("pg*").unwrap()]);
-        assert_eq!(of(&format!("system.slice/docker-{id}.scope")), Some(Kind::Container(id.clone())));
+        assert_eq!(
+            of(&format!("system.slice/docker-{id}.scope")),
+            Some(Kind::Container(id.clone()))
+        );
         assert_eq!(of(&format!("docker/{id}")), Some(Kind::Container(id.clone())));
         assert_eq!(of("docker"), None);
         assert_eq!(of("a.slice"), None);

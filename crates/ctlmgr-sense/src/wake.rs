@@ -92,8 +92,7 @@ impl Wakes {
 }
 
 fn trigger(file: &Path) -> io::Result<AsyncFd<std::fs::File>> {
-    let mut fd =
-        OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(file)?;
+    let mut fd = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(file)?;
     fd.write_all(TRIGGER)?;
     register(fd, Interest::PRIORITY | Interest::ERROR)
 }

@@ -89,7 +89,10 @@ impl Journal {
     /// The journal cannot be written.
     pub fn forget(&self, path: &CgroupPath, knob: Knob) -> Result<(), JournalError> {
         let sql = "DELETE FROM knob WHERE path = ?1 AND knob = ?2";
-        self.db.execute(sql, params![path.as_str(), knob.file()]).map(drop).map_err(self.fail("write"))
+        self.db
+            .execute(sql, params![path.as_str(), knob.file()])
+            .map(drop)
+            .map_err(self.fail("write"))
     }
 
     /// Everything that is still to be put back, deepest cgroups first.
@@ -158,7 +161,10 @@ mod tests {
         journal.note(&note("a.slice/x.scope", 5, 9)).unwrap();
         drop(journal);
         let journal = Journal::open(&path, "boot-1").unwrap();
-        assert_eq!(journal.entries().unwrap(), [note("a.slice/x.scope", 5, 9), note("a.slice", 0, 10)]);
+        assert_eq!(
+            journal.entries().unwrap(),
+            [note("a.slice/x.scope", 5, 9), note("a.slice", 0, 10)]
+        );
         journal.forget(&CgroupPath::new("a.slice"), Knob::MemoryLow).unwrap();
         assert_eq!(journal.entries().unwrap().len(), 1);
     }
@@ -175,7 +181,8 @@ mod tests {
     fn what_is_no_journal_is_refused_with_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("undo.db");
-        std::fs::write(&path, "not a database, but long enough to be taken for one".repeat(50)).unwrap();
+        std::fs::write(&path, "not a database, but long enough to be taken for one".repeat(50))
+            .unwrap();
         let error = Journal::open(&path, "b").unwrap_err();
         assert!(error.to_string().contains("undo.db"), "{error}");
     }

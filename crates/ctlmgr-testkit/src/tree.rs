@@ -54,10 +54,31 @@ impl FakeHost {
 fn meminfo(total: u64, free: u64) -> String {
     // procfs wants every line that the oldest supported kernel has.
     let names = [
-        "Buffers", "Cached", "SwapCached", "Active", "Inactive", "Active(anon)", "Inactive(anon)",
-        "Active(file)", "Inactive(file)", "SwapTotal", "SwapFree", "Dirty", "Writeback", "AnonPages",
-        "Mapped", "Shmem", "Slab", "SReclaimable", "SUnreclaim", "PageTables", "CommitLimit",
-        "Committed_AS", "VmallocTotal", "VmallocUsed", "VmallocChunk",
+        "Buffers",
+        "Cached",
+        "SwapCached",
+        "Active",
+        "Inactive",
+        "Active(anon)",
+        "Inactive(anon)",
+        "Active(file)",
+        "Inactive(file)",
+        "SwapTotal",
+        "SwapFree",
+        "Dirty",
+        "Writeback",
+        "AnonPages",
+        "Mapped",
+        "Shmem",
+        "Slab",
+        "SReclaimable",
+        "SUnreclaim",
+        "PageTables",
+        "CommitLimit",
+        "Committed_AS",
+        "VmallocTotal",
+        "VmallocUsed",
+        "VmallocChunk",
     ];
     let mut text = format!("MemTotal: {total} kB\nMemFree: {free} kB\nMemAvailable: {free} kB\n");
     for name in names {

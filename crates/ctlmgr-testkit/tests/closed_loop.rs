@@ -67,7 +67,12 @@ fn observing_changes_nothing() {
 fn equal_promises_split_equally_and_weight_decides_otherwise() {
     let three = |weight| {
         ["a", "b", "c"].map(|n| {
-            Set::managed(n, Bytes::mib(800), Some(Bytes::mib(800)), if n == "a" { weight } else { 100 })
+            Set::managed(
+                n,
+                Bytes::mib(800),
+                Some(Bytes::mib(800)),
+                if n == "a" { weight } else { 100 },
+            )
         })
     };
     let mut equal = Kernel::new(Bytes::mib(1970), Lru::Mglru, three(100).to_vec());

@@ -43,7 +43,8 @@ pub(crate) fn show(root: &Path, json: bool) -> Result<u8, Failure> {
 
 /// One line per leaf: `memory.headroom.percent = 5`.
 fn flatten(prefix: &str, value: &Value, lines: &mut Vec<String>) {
-    let below = |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
+    let below =
+        |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
     match value {
         Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&below(k), v, lines)),
         Value::Array(list) if list.iter().any(Value::is_object) => {

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use ctlmgr_api::{Client, ClientError, Difference, ModeChange, Reverted, Status, WeightChange, Why};
+use ctlmgr_api::{
+    Client, ClientError, Difference, ModeChange, Reverted, Status, WeightChange, Why,
+};
 use ctlmgr_model::{Mode, Plan, Undone, Weight};
 use hyper::Method;
 
@@ -16,11 +18,15 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
     let client = Client::new(socket);
     runtime.block_on(async {
         match command {
-            Command::Status => present(json, &client.get::<Status>("/v1/status").await?, show::status),
-            Command::Plan => present(json, &client.get::<Plan>("/v1/plan").await?, show::plan),
-            Command::Why { name } => {
-                present(json, &client.get::<Why>(&format!("/v1/why/{}", escape(&name))).await?, show::why)
+            Command::Status => {
+                present(json, &client.get::<Status>("/v1/status").await?, show::status)
             }
+            Command::Plan => present(json, &client.get::<Plan>("/v1/plan").await?, show::plan),
+            Command::Why { name } => present(
+                json,
+                &client.get::<Why>(&format!("/v1/why/{}", escape(&name))).await?,
+                show::why,
+            ),
             Command::Diff => present(json, &diff(&client).await?, |d| show::differences(d)),
             Command::Revert { offline } => revert(&client, offline, json).await,
             Command::Mode { mode } => change_mode(&client, mode, json).await,

@@ -36,7 +36,8 @@ fn default_weight() -> i64 {
 
 impl WorkloadInput {
     fn claim(self) -> Result<Claim, anyhow::Error> {
-        let weight = Weight::new(self.weight).map_err(|e| anyhow!("workload `{}`: {e}", self.name))?;
+        let weight =
+            Weight::new(self.weight).map_err(|e| anyhow!("workload `{}`: {e}", self.name))?;
         Ok(Claim {
             weight,
             basis: Bytes(self.promise_bytes.unwrap_or(self.demand_bytes)),
@@ -94,12 +95,15 @@ mod tests {
     #[test]
     fn bad_input_names_the_workload() {
         let one = |fields: &str| {
-            let text = format!(r#"{{"capacity_bytes": 1, "workloads": [{{"name": "web", {fields}}}]}}"#);
+            let text =
+                format!(r#"{{"capacity_bytes": 1, "workloads": [{{"name": "web", {fields}}}]}}"#);
             format!("{:#}", plan(&text).unwrap_err())
         };
         assert!(one(r#""weight": 0, "demand_bytes": 1"#).contains("workload `web`: weight 0"));
         assert!(one(r#""weight": 10001, "demand_bytes": 1"#).contains("10001"));
-        assert!(one(r#""demand_bytes": 9, "floor_bytes": 5, "max_bytes": 4"#).contains("`web`: floor"));
+        assert!(
+            one(r#""demand_bytes": 9, "floor_bytes": 5, "max_bytes": 4"#).contains("`web`: floor")
+        );
         assert!(one(r#""demand_bytes": -1"#).contains("line 1"));
         assert!(one(r#""demand": 1"#).contains("unknown field `demand`"));
         assert!(plan("").is_err());

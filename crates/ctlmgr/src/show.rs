@@ -33,7 +33,11 @@ pub(crate) fn status(status: &Status) {
     line("");
     line(&format!(
         "{} writes, {} reclaimed, {} failures, {} overrides in {} s",
-        c.writes, Bytes(c.reclaimed_bytes), c.failures, c.overrides, status.uptime_secs
+        c.writes,
+        Bytes(c.reclaimed_bytes),
+        c.failures,
+        c.overrides,
+        status.uptime_secs
     ));
     status.troubles.iter().for_each(|t| line(&format!("! {t}")));
     status.gaps.iter().for_each(|g| line(&format!("? {}: {}", g.what, g.why)));
@@ -55,7 +59,8 @@ fn verdicts(list: &[Verdict]) {
         "NAME", "WEIGHT", "HELD", "NEED", "SHARE", "SWAP", "BOUND"
     ));
     let mut sorted: Vec<&Verdict> = list.iter().collect();
-    sorted.sort_by_key(|v| (v.kind == VerdictKind::Bystander, std::cmp::Reverse(v.weight), &v.name));
+    sorted
+        .sort_by_key(|v| (v.kind == VerdictKind::Bystander, std::cmp::Reverse(v.weight), &v.name));
     for v in sorted {
         let name = match v.kind {
             VerdictKind::Workload => cut(&v.name.0, 22),

@@ -72,20 +72,20 @@ async fn revert(State(line): State<Line>) -> Response {
 async fn mode(State(line): State<Line>, body: Bytes) -> Response {
     match read(&body) {
         Ok(change) => answer(line.ask(|reply| Command::Mode(change, reply)).await),
-        Err(refused) => refused,
+        Err(refused) => answer::<()>(Err(refused)),
     }
 }
 
 async fn weight(State(line): State<Line>, body: Bytes) -> Response {
     match read(&body) {
         Ok(change) => answer(line.ask(|reply| Command::Weight(change, reply)).await),
-        Err(refused) => refused,
+        Err(refused) => answer::<()>(Err(refused)),
     }
 }
 
 /// Reads a body, whatever its content type says.
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Response> {
-    serde_json::from_slice(body).map_err(|e| refusal(StatusCode::BAD_REQUEST, e.to_string()))
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refused> {
+    serde_json::from_slice(body).map_err(|e| Refused::Invalid(e.to_string()))
 }
 
 fn answer<T: Serialize>(result: Result<T, Refused>) -> Response {

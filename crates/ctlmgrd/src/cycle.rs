@@ -69,7 +69,8 @@ impl<U: UnitProperties> Daemon<U> {
     fn act(&mut self, steps: Vec<Step>) {
         let (writes, reclaims) = workers::split(steps);
         // While the writer is busy the plan is made of old values; the next reading plans anew.
-        if let (false, None, Some(journal)) = (writes.is_empty(), &self.busy.writing, &self.journal) {
+        if let (false, None, Some(journal)) = (writes.is_empty(), &self.busy.writing, &self.journal)
+        {
             let (actuator, done) = (self.actuator.clone(), self.reports.clone());
             self.busy.writing = Some(workers::write(actuator, journal.clone(), writes, done));
         }
@@ -120,7 +121,10 @@ impl<U: UnitProperties> Daemon<U> {
 
     /// Keeps a decision for `why`; the same decision again is no news.
     fn remember(&mut self, step: Step, outcome: Option<Outcome>) {
-        let before = self.decisions.iter().find(|d| is_same_knob(&d.step.action, &step.action) && d.step.path == step.path);
+        let before = self
+            .decisions
+            .iter()
+            .find(|d| is_same_knob(&d.step.action, &step.action) && d.step.path == step.path);
         let is_repeated = outcome.is_none()
             && before.is_some_and(|d| d.outcome.is_none() && d.step.action == step.action);
         if is_repeated {

@@ -178,7 +178,10 @@ fn open_journal(places: &Places) -> Option<SharedJournal> {
     match Journal::open(&places.journal(), &places.boot_id()) {
         Ok(journal) => Some(Arc::new(Mutex::new(journal))),
         Err(error) => {
-            error!(error = ctlmgr_host::chain(&error), "no undo journal, so nothing will be written");
+            error!(
+                error = ctlmgr_host::chain(&error),
+                "no undo journal, so nothing will be written"
+            );
             None
         }
     }
@@ -242,7 +245,8 @@ impl<U: UnitProperties> Daemon<U> {
         self.next_tick = Instant::now() + if is_tense { PACE.0 } else { PACE.1 };
         if let Some(since) = self.busy.sensing_since {
             if since.elapsed() > SLOW_READING {
-                let text = format!("the last reading takes {} s already", since.elapsed().as_secs());
+                let text =
+                    format!("the last reading takes {} s already", since.elapsed().as_secs());
                 self.sense_trouble = Some(text);
             }
             return;
@@ -324,7 +328,9 @@ impl<U: UnitProperties> Daemon<U> {
     /// One line for `systemctl status`.
     pub(crate) fn summary(&self) -> String {
         let mode = self.settings.memory.mode;
-        let Some(last) = &self.last else { return format!("memory: {mode}; first reading pending") };
+        let Some(last) = &self.last else {
+            return format!("memory: {mode}; first reading pending");
+        };
         let account = &last.plan.account;
         let workloads = last
             .plan

@@ -126,8 +126,10 @@ fn docker(examination: &Examination) -> Finding {
 
 fn slices(facts: &HostFacts) -> Finding {
     let names: Vec<String> = facts.slices_without_memory.iter().map(ToString::to_string).collect();
-    let advice =
-        format!("no memory controller below {}: its containers cannot be protected", names.join(", "));
+    let advice = format!(
+        "no memory controller below {}: its containers cannot be protected",
+        names.join(", ")
+    );
     expect("controller on slices", names.is_empty(), "passed on", Severity::Fatal, &advice)
 }
 
@@ -149,7 +151,13 @@ fn cover(snapshot: Option<&Snapshot>) -> Finding {
          them",
         uncovered.join(", ")
     );
-    expect("cover", uncovered.is_empty(), "every reservation is covered", Severity::Warning, &advice)
+    expect(
+        "cover",
+        uncovered.is_empty(),
+        "every reservation is covered",
+        Severity::Warning,
+        &advice,
+    )
 }
 
 fn writers(differences: &[Difference]) -> Finding {
@@ -158,7 +166,8 @@ fn writers(differences: &[Difference]) -> Finding {
         .filter(|d| d.present_bytes.is_some_and(|p| p != d.ours_bytes))
         .map(|d| format!("{} {}", d.path, d.knob))
         .collect();
-    let advice = format!("changed by somebody else after ctlmgr wrote them: {}", foreign.join(", "));
+    let advice =
+        format!("changed by somebody else after ctlmgr wrote them: {}", foreign.join(", "));
     expect("other writers", foreign.is_empty(), "none seen", Severity::Warning, &advice)
 }
 
@@ -185,6 +194,9 @@ mod tests {
         }
     }
 
+    /// Makes one thing wrong.
+    type Break = fn(&mut Examination);
+
     fn worst(examination: &Examination) -> (Severity, String) {
         let worst = judge(examination).into_iter().max_by_key(|f| f.severity).unwrap();
         (worst.severity, worst.check)
@@ -197,7 +209,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_found() {
-        let cases: [(&str, Severity, fn(&mut Examination)); 8] = [
+        let cases: [(&str, Severity, Break); 8] = [
             ("cgroup v2", Severity::Fatal, |e| e.facts.has_cgroup2 = false),
             ("memory controller", Severity::Fatal, |e| e.facts.controllers.clear()),
             ("PSI", Severity::Warning, |e| e.facts.has_psi = false),

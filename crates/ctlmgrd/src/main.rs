@@ -93,7 +93,11 @@ fn inherited() -> Result<Option<UnixListener>> {
     UnixListener::from_std(listener).map(Some).context("failed to take over the API socket")
 }
 
-fn offline(places: &Places) -> Result<Option<(Actuator<SystemdBus>, Arc<Mutex<Journal>>)>> {
+/// What undo needs: a way to write, and what to put back.
+type Offline = (Actuator<SystemdBus>, Arc<Mutex<Journal>>);
+
+/// `None` if there is no journal, hence nothing to undo.
+fn offline(places: &Places) -> Result<Option<Offline>> {
     if !places.journal().exists() {
         return Ok(None);
     }
@@ -124,8 +128,7 @@ async fn diff_offline(places: &Places) -> Result<ExitCode> {
 async fn doctor(places: &Places) -> Result<ExitCode> {
     let facts = ctlmgr_sense::facts(&places.host());
     let query = Query { units: Vec::new(), containers: BTreeMap::new() };
-    let snapshot =
-        Sensor::new(places.host()).ok().and_then(|s| s.snapshot(Millis(0), &query).ok());
+    let snapshot = Sensor::new(places.host()).ok().and_then(|s| s.snapshot(Millis(0), &query).ok());
     let differences = match offline(places) {
         Ok(Some((actuator, journal))) => differences(&actuator, &journal).await?,
         _ => Vec::new(),

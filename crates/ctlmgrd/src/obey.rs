@@ -94,12 +94,12 @@ impl<U: UnitProperties> Daemon<U> {
     async fn change_weight(&mut self, change: &WeightChange) -> Result<Status, Refused> {
         let weight = change.weight.map(|w| Weight::new(i64::from(w))).transpose();
         let weight = weight.map_err(|e| Refused::Invalid(e.to_string()))?;
-        overrides::set_weight(&self.places.overrides(), &change.name, weight).map_err(|e| {
-            match e.kind() {
+        overrides::set_weight(&self.places.overrides(), &change.name, weight).map_err(
+            |e| match e.kind() {
                 std::io::ErrorKind::InvalidInput => Refused::Invalid(e.to_string()),
                 _ => failed(e),
-            }
-        })?;
+            },
+        )?;
         self.reload_or_refuse().await
     }
 

@@ -1,4 +1,5 @@
 //! Latencies in buckets of a quarter power of two.
+#![expect(clippy::cast_sign_loss, reason = "logarithms and parts here are never negative")]
 
 const BUCKETS: usize = 160;
 

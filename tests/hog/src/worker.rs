@@ -78,7 +78,12 @@ fn grow(set: &mut Vec<Vec<u64>>, wanted_mib: u64, random: &mut Random) {
     }
 }
 
-fn touch(set: &mut [Vec<u64>], owed: &mut f64, deadline: Instant, random: &mut Random) -> Histogram {
+fn touch(
+    set: &mut [Vec<u64>],
+    owed: &mut f64,
+    deadline: Instant,
+    random: &mut Random,
+) -> Histogram {
     let mut histogram = Histogram::default();
     let pages = set.len() as u64 * PAGES_PER_MIB;
     while *owed >= 1.0 && pages > 0 {

@@ -78,15 +78,19 @@ impl Container {
     /// # Errors
     /// Docker failed.
     pub fn start(name: &str, mib: u32, arguments: &str) -> Result<Container> {
-        let work =
-            format!("dd if=/dev/urandom of=/dev/shm/set bs=1M count={mib} 2>/dev/null; sleep 100000");
+        let work = format!(
+            "dd if=/dev/urandom of=/dev/shm/set bs=1M count={mib} 2>/dev/null; sleep 100000"
+        );
         let id = sh(&format!(
             "docker run -d --name {name} --network none --shm-size 1g {arguments} busybox sh -c '{work}'"
         ))?;
         let found = sh(&format!("find /sys/fs/cgroup -type d -name '*{id}*' | head -n 1"))?;
         let container = Container { name: name.to_owned(), cgroup: PathBuf::from(found) };
         let full = u64::from(mib) << 20;
-        eventually("the container holds its set", || Ok(container.knob("memory.current")? >= full))?;
+        eventually(
+            "the container holds its set",
+            || Ok(container.knob("memory.current")? >= full),
+        )?;
         Ok(container)
     }
 
@@ -155,7 +159,8 @@ impl Ctlmgr {
     /// # Errors
     /// It never does.
     pub fn wait_protected(&self, container: &Container) -> Result<()> {
-        let slice = container.cgroup.parent().context("a container has a slice")?.join("memory.low");
+        let slice =
+            container.cgroup.parent().context("a container has a slice")?.join("memory.low");
         eventually("the container is protected below a covered slice", || {
             let low = container.knob("memory.low")?;
             Ok(low > 32 << 20 && knob(&slice.to_string_lossy())? >= low)

@@ -17,7 +17,11 @@ pub struct Agent {
 
 impl Agent {
     /// Waits until the agent of a booting or restored guest answers.
-    pub fn wait(path: &Path, within: Duration, mut is_alive: impl FnMut() -> bool) -> Result<Agent> {
+    pub fn wait(
+        path: &Path,
+        within: Duration,
+        mut is_alive: impl FnMut() -> bool,
+    ) -> Result<Agent> {
         let deadline = Instant::now() + within;
         for round in 1_u64.. {
             let mut socket = JsonSocket::connect(path, Duration::from_secs(10))?;
@@ -93,7 +97,8 @@ fn decode(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter_map(digit).collect();
     let mut out = Vec::with_capacity(digits.len() * 3 / 4);
     for chunk in digits.chunks(4) {
-        let word = chunk.iter().fold(0u32, |w, d| w << 6 | u32::from(*d)) << (6 * (4 - chunk.len()));
+        let word =
+            chunk.iter().fold(0u32, |w, d| w << 6 | u32::from(*d)) << (6 * (4 - chunk.len()));
         let bytes = word.to_be_bytes();
         out.extend(&bytes[1..chunk.len().max(1)]);
     }
@@ -106,7 +111,9 @@ mod tests {
 
     #[test]
     fn base64() {
-        for (text, expected) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmE=", "fooba")] {
+        for (text, expected) in
+            [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYmE=", "fooba")]
+        {
             assert_eq!(decode(text), expected.as_bytes(), "{text}");
         }
     }

@@ -24,7 +24,8 @@ impl JsonSocket {
                     return Ok(JsonSocket { stream, reader });
                 }
                 Err(error) if Instant::now() > deadline => {
-                    return Err(error).with_context(|| format!("failed to reach {}", path.display()));
+                    return Err(error)
+                        .with_context(|| format!("failed to reach {}", path.display()));
                 }
                 // QEMU makes its sockets while it starts.
                 Err(_) => std::thread::park_timeout(Duration::from_millis(50)),

@@ -17,8 +17,7 @@ use super::shape::Shape;
 /// Size of the disk that carries files in, as a tar archive; fixed, because saved states know it.
 pub const INPUT_MIB: u64 = 256;
 /// What the kernel is told. PSI is off on some kernels unless asked for.
-const KERNEL: &str =
-    "root=/dev/vda rw console=ttyS0 psi=1 mitigations=off panic=-1 audit=0 quiet";
+const KERNEL: &str = "root=/dev/vda rw console=ttyS0 psi=1 mitigations=off panic=-1 audit=0 quiet";
 
 /// Disks of a machine.
 #[derive(Debug, Clone)]
@@ -62,14 +61,20 @@ impl Machine {
         let child = Command::new("qemu-system-x86_64")
             .args(words(image, disks, accelerator, &console))
             .args(shape.words(accelerator))
-            .args(matches!(start, Start::Restore(_)).then_some(["-incoming", "defer"]).iter().flatten())
+            .args(
+                matches!(start, Start::Restore(_))
+                    .then_some(["-incoming", "defer"])
+                    .iter()
+                    .flatten(),
+            )
             .current_dir(directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
             .context("failed to start qemu-system-x86_64")?;
-        let connected = JsonSocket::connect(&directory.path().join("qmp.sock"), Duration::from_secs(20));
+        let connected =
+            JsonSocket::connect(&directory.path().join("qmp.sock"), Duration::from_secs(20));
         let mut child = child;
         let qmp = match connected {
             Ok(qmp) => qmp,
@@ -197,11 +202,6 @@ impl Machine {
         }
     }
 
-    /// A file of the guest.
-    pub fn read(&mut self, path: &str) -> Result<Vec<u8>> {
-        self.agent()?.read_from(path, 0)
-    }
-
     /// The end of the console and of QEMU's own log, for errors.
     fn last_words(&self) -> String {
         let tail = |path: &Path| {
@@ -251,7 +251,10 @@ fn drives(disks: &Disks) -> Vec<String> {
     let mut list = vec![plain(&disks.root, "root"), plain(&disks.input, "input")];
     list.extend(disks.swap.as_ref().map(|s| plain(s, "swap")));
     list.extend(
-        disks.data.as_ref().map(|(d, n)| (d.clone(), "data", format!(",throttling.iops-total={n}"))),
+        disks
+            .data
+            .as_ref()
+            .map(|(d, n)| (d.clone(), "data", format!(",throttling.iops-total={n}"))),
     );
     let words = list.into_iter().flat_map(|(path, serial, limit)| {
         let format = if path.extension().is_some_and(|e| e == "qcow2") { "qcow2" } else { "raw" };

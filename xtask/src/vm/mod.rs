@@ -17,7 +17,6 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Subcommand;
 
-pub use machine::Machine;
 pub use saved::restore;
 pub use shape::Shape;
 
@@ -40,6 +39,9 @@ enum Command {
         /// Seconds that the command may take.
         #[arg(long, default_value_t = 600)]
         timeout: u64,
+        /// Memory that a balloon leaves to the guest, in MiB.
+        #[arg(long)]
+        balloon: Option<u64>,
         /// Files to put into /run/in of the guest.
         #[arg(long)]
         put: Vec<std::path::PathBuf>,
@@ -61,9 +63,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
             fresh::ensure_guest_tools()?;
             saved::ensure(&shape).map(drop)
         }
-        Command::Run { shape, timeout, put, command } => {
+        Command::Run { shape, timeout, balloon, put, command } => {
             fresh::ensure_guest_tools()?;
             let mut machine = restore(&shape, &put)?;
+            balloon.map_or(Ok(()), |mib| machine.balloon(mib))?;
             let status = machine.run(&command, Duration::from_secs(timeout))?;
             if status != 0 {
                 bail!("the command ended with status {status}");

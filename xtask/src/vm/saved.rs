@@ -154,13 +154,14 @@ fn accelerator(image: &Image) -> Result<String> {
 fn boots_with_kvm(image: &Image) -> bool {
     let Ok(directory) = tempfile::tempdir_in(&image.directory) else { return false };
     let console = directory.path().join("console");
-    let child = sh::command(&["timeout", "12", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host"])
-        .args(["-m", "512", "-nodefaults", "-display", "none", "-no-reboot", "-kernel"])
-        .arg(image.kernel())
-        .args(["-append", "console=ttyS0 panic=-1", "-serial"])
-        .arg(format!("file:{}", console.display()))
-        .stderr(std::process::Stdio::null())
-        .status();
+    let child =
+        sh::command(&["timeout", "12", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host"])
+            .args(["-m", "512", "-nodefaults", "-display", "none", "-no-reboot", "-kernel"])
+            .arg(image.kernel())
+            .args(["-append", "console=ttyS0 panic=-1", "-serial"])
+            .arg(format!("file:{}", console.display()))
+            .stderr(std::process::Stdio::null())
+            .status();
     child.is_ok()
         && std::fs::read(&console)
             .is_ok_and(|text| String::from_utf8_lossy(&text).contains("Linux version"))

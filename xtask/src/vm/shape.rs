@@ -33,7 +33,10 @@ impl Shape {
     /// A name that differs between shapes; machines with one name can share a saved state.
     pub fn name(&self) -> String {
         let iops = self.throttled_iops.unwrap_or(0);
-        format!("m{}-c{}-l{}-n{}-s{}-t{iops}", self.memory, self.cpus, self.l3, self.numa, self.swap)
+        format!(
+            "m{}-c{}-l{}-n{}-s{}-t{iops}",
+            self.memory, self.cpus, self.l3, self.numa, self.swap
+        )
     }
 
     /// QEMU's words for memory, processors and caches.

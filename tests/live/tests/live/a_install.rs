@@ -18,7 +18,10 @@ fn a_install_touches_nothing_and_observes() -> Result<()> {
     assert_eq!(status["memory_mode"], "observe");
     assert_eq!(status["counters"]["writes"], 0);
     assert_eq!(web.knob("memory.low")?, before);
-    assert_eq!(sh("systemctl show -P StatusText ctlmgr")?.split(';').next(), Some("memory: observe"));
+    assert_eq!(
+        sh("systemctl show -P StatusText ctlmgr")?.split(';').next(),
+        Some("memory: observe")
+    );
     Ok(())
 }
 

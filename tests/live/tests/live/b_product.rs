@@ -27,15 +27,23 @@ fn act_protects_covers_and_revert_puts_back() -> Result<()> {
 #[test]
 fn weights_come_from_labels_rules_and_the_command() -> Result<()> {
     let _a = Container::start("a1", 8, "--label ctlmgr.class=critical")?;
-    let _b = Container::start("b1", 8, "--label ctlmgr.weight=rubbish --label com.docker.compose.project=shop")?;
+    let _b = Container::start(
+        "b1",
+        8,
+        "--label ctlmgr.weight=rubbish --label com.docker.compose.project=shop",
+    )?;
     let ctlmgr = Ctlmgr::start("observe")?;
     let weight = |name: &str, want: u64| {
-        eventually(&format!("{name} has weight {want}"), || Ok(ctlmgr.verdict(name)?["weight"] == want))
+        eventually(&format!("{name} has weight {want}"), || {
+            Ok(ctlmgr.verdict(name)?["weight"] == want)
+        })
     };
     weight("a1", 1000)?;
     weight("b1", 100)?;
     assert!(sh("ctlmgr status")?.contains("b1: label ctlmgr.weight=rubbish ignored"));
-    sh("printf '[[rule]]\\nproject = \"shop\"\\nclass = \"high\"\\n' >/etc/ctlmgr/config.d/90-test.toml; systemctl reload ctlmgr")?;
+    sh(
+        "printf '[[rule]]\\nproject = \"shop\"\\nclass = \"high\"\\n' >/etc/ctlmgr/config.d/90-test.toml; systemctl reload ctlmgr",
+    )?;
     weight("b1", 400)?;
     sh("ctlmgr weight b1 7")?;
     weight("b1", 7)?;
@@ -50,9 +58,12 @@ fn weights_come_from_labels_rules_and_the_command() -> Result<()> {
 #[test]
 fn a_bad_configuration_is_not_applied_and_is_named() -> Result<()> {
     let ctlmgr = Ctlmgr::start("observe")?;
-    sh("printf '[memory]\\nmoed = \"act\"\\n' >/etc/ctlmgr/config.d/91-bad.toml; systemctl reload ctlmgr")?;
+    sh(
+        "printf '[memory]\\nmoed = \"act\"\\n' >/etc/ctlmgr/config.d/91-bad.toml; systemctl reload ctlmgr",
+    )?;
     eventually("status says what is wrong", || {
-        Ok(sh("ctlmgr status")?.contains("91-bad.toml:2: memory.moed: unknown key; did you mean `mode`?"))
+        Ok(sh("ctlmgr status")?
+            .contains("91-bad.toml:2: memory.moed: unknown key; did you mean `mode`?"))
     })?;
     assert_eq!(ctlmgr.status()?["memory_mode"], "observe");
     let (code, text) = status("ctlmgr config check")?;
@@ -62,7 +73,9 @@ fn a_bad_configuration_is_not_applied_and_is_named() -> Result<()> {
     let (code, _) = status("systemctl start ctlmgr.service")?;
     assert_ne!(code, 0, "a daemon without a good configuration does not start");
     assert_eq!(sh("systemctl show -P ExecMainStatus ctlmgr.service")?, "78");
-    sh("rm /etc/ctlmgr/config.d/91-bad.toml; systemctl reset-failed ctlmgr; systemctl start ctlmgr; ctlmgr status")?;
+    sh(
+        "rm /etc/ctlmgr/config.d/91-bad.toml; systemctl reset-failed ctlmgr; systemctl start ctlmgr; ctlmgr status",
+    )?;
     Ok(())
 }
 
@@ -91,7 +104,9 @@ fn units_and_containers_in_system_slice_are_covered() -> Result<()> {
 fn a_floor_becomes_memory_min_up_to_the_root() -> Result<()> {
     let web = Container::start("web", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
-    sh("printf '[[rule]]\\nname = \"web\"\\nfloor = \"40M\"\\n' >/etc/ctlmgr/config.d/93-floor.toml; systemctl reload ctlmgr")?;
+    sh(
+        "printf '[[rule]]\\nname = \"web\"\\nfloor = \"40M\"\\n' >/etc/ctlmgr/config.d/93-floor.toml; systemctl reload ctlmgr",
+    )?;
     eventually("the floor is kept", || {
         let slice = knob("/sys/fs/cgroup/ctlmgr.slice/memory.min")?;
         Ok(web.knob("memory.min")? == 40 * MIB && slice >= 40 * MIB)
@@ -106,8 +121,10 @@ fn a_floor_becomes_memory_min_up_to_the_root() -> Result<()> {
 /// gives, and whoever was promised nothing gives first.
 #[test]
 fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
-    sh("install -m 755 /run/in/hog /usr/local/bin/lab-hog; d=$(mktemp -d); cp /run/in/hog $d/hog; \
-        tar -C $d -c . | docker import - lab-hog >/dev/null; rm -rf $d")?;
+    sh(
+        "install -m 755 /run/in/hog /usr/local/bin/lab-hog; d=$(mktemp -d); cp /run/in/hog $d/hog; \
+        tar -C $d -c . | docker import - lab-hog >/dev/null; rm -rf $d",
+    )?;
     let ctlmgr = Ctlmgr::start("act")?;
     let start = |name: &str, weight: u32| {
         sh(&format!(

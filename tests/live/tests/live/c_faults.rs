@@ -26,7 +26,9 @@ fn kill_9_in_the_middle_of_writing_loses_nothing() -> Result<()> {
     let _ctlmgr = Ctlmgr::start("act")?;
     for i in 0..6 {
         containers.push(Container::start(&format!("c{i}"), 20, "")?);
-        sh("systemctl kill -s KILL ctlmgr.service; systemctl reset-failed ctlmgr.service; systemctl start ctlmgr.service")?;
+        sh(
+            "systemctl kill -s KILL ctlmgr.service; systemctl reset-failed ctlmgr.service; systemctl start ctlmgr.service",
+        )?;
     }
     sh("systemctl stop ctlmgr.service")?;
     expect_pristine()
@@ -37,8 +39,12 @@ fn revert_works_without_a_daemon() -> Result<()> {
     let web = Container::start("web", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&web)?;
-    sh("systemctl stop ctlmgr.socket 2>/dev/null; systemctl mask --runtime ctlmgr.service; systemctl kill -s KILL ctlmgr.service")?;
-    eventually("the daemon is dead", || Ok(status("systemctl is-active --quiet ctlmgr.service")?.0 != 0))?;
+    sh(
+        "systemctl stop ctlmgr.socket 2>/dev/null; systemctl mask --runtime ctlmgr.service; systemctl kill -s KILL ctlmgr.service",
+    )?;
+    eventually("the daemon is dead", || {
+        Ok(status("systemctl is-active --quiet ctlmgr.service")?.0 != 0)
+    })?;
     assert!(web.knob("memory.low")? > 0, "the crash left a value behind");
     assert!(sh("ctlmgr diff")?.contains("memory.low"));
     let text = sh("ctlmgr revert; systemctl unmask --runtime ctlmgr.service")?;
@@ -92,7 +98,8 @@ fn a_stopped_dockerd_costs_names_not_protection() -> Result<()> {
     sh("systemctl kill -s STOP docker.service")?;
     let again = Ctlmgr::start("act");
     let protected = ctlmgr_live::eventually("protected by short id", || {
-        let id = sh("ls /sys/fs/cgroup/ctlmgr.slice | sed -n 's/^docker-\\(............\\).*/\\1/p'")?;
+        let id =
+            sh("ls /sys/fs/cgroup/ctlmgr.slice | sed -n 's/^docker-\\(............\\).*/\\1/p'")?;
         Ok(json("ctlmgr status --json")?["docker"].is_null()
             && again.as_ref().is_ok_and(|c| c.verdict(&id).is_ok()))
     });
@@ -118,7 +125,9 @@ fn docker_update_is_the_users_will() -> Result<()> {
 #[test]
 fn a_full_disk_under_the_journal_means_that_nothing_is_written() -> Result<()> {
     let web = Container::start("web", 64, "")?;
-    sh("systemctl stop ctlmgr.service ctlmgr.socket; mount -t tmpfs -o size=256k tmpfs /run/ctlmgr")?;
+    sh(
+        "systemctl stop ctlmgr.service ctlmgr.socket; mount -t tmpfs -o size=256k tmpfs /run/ctlmgr",
+    )?;
     let result = on_a_full_disk(&web);
     sh("systemctl stop ctlmgr.service ctlmgr.socket; umount /run/ctlmgr; \
         rm -f /etc/ctlmgr/config.d/94-act.toml; systemctl start ctlmgr.socket")?;
@@ -148,11 +157,13 @@ fn two_hundred_starts_and_stops_leave_nothing() -> Result<()> {
     let stays = Container::start("stays", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&stays)?;
-    sh("for i in $(seq 8); do docker create --name churn$i --network none busybox true >/dev/null; done; \
+    sh(
+        "for i in $(seq 8); do docker create --name churn$i --network none busybox true >/dev/null; done; \
         for round in $(seq 25); do \
           for i in $(seq 8); do docker start churn$i >/dev/null & done; wait; \
         done; \
-        docker rm -f $(docker ps -aq --filter name=churn) >/dev/null")?;
+        docker rm -f $(docker ps -aq --filter name=churn) >/dev/null",
+    )?;
     assert!(ctlmgr.status()?["counters"]["cycles"].as_u64() > Some(3));
     ctlmgr.wait_protected(&stays)?;
     ctlmgr.stop_and_expect_pristine()

@@ -12,8 +12,10 @@ fn removal_reverts_and_purge_removes_the_configuration() -> Result<()> {
     sh("dpkg -r ctlmgr")?;
     assert_eq!(web.knob("memory.low")?, 0);
     assert_eq!(knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?, 0);
-    let left = sh("find / -xdev \\( -path /proc -o -path /run/in -o -path /var/lib/dpkg -o -path /var/tmp \\) -prune -o \
-                   -name '*ctlmgr*' -print | grep -v '^/sys\\|ctlmgr.slice\\|/var/log\\|/var/cache' | sort")?;
+    let left = sh(
+        "find / -xdev \\( -path /proc -o -path /run/in -o -path /var/lib/dpkg -o -path /var/tmp \\) -prune -o \
+                   -name '*ctlmgr*' -print | grep -v '^/sys\\|ctlmgr.slice\\|/var/log\\|/var/cache' | sort",
+    )?;
     let config = "/etc/ctlmgr";
     assert_eq!(left, config, "only configuration stays");
     assert!(std::path::Path::new("/etc/ctlmgr/config.d/10-ctlmgr.toml").exists());

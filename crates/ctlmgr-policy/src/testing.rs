@@ -1,0 +1,68 @@
+//! Builders for tests in this crate.
+
+use ctlmgr_model::*;
+
+/// A cgroup whose memory is all anonymous and all working set.
+pub(crate) fn sample(anon: Bytes) -> MemorySample {
+    MemorySample {
+        current: anon,
+        swap: Bytes::ZERO,
+        min: Bytes::ZERO,
+        low: Bytes::ZERO,
+        high: Limit::Max,
+        max: Limit::Max,
+        anon,
+        active_file: Bytes::ZERO,
+        inactive_file: Bytes::ZERO,
+        shmem: Bytes::ZERO,
+        kernel: Bytes::ZERO,
+        swapcached: Bytes::ZERO,
+        refault_anon: 0,
+        refault_file: 0,
+        events: MemoryEvents::default(),
+        pressure: None,
+    }
+}
+
+pub(crate) fn group(path: &str, id: u64, anon: Bytes) -> Group {
+    Group { path: CgroupPath::new(path), id: CgroupId(id), memory: sample(anon) }
+}
+
+/// A container below `a.slice`, with a promise.
+pub(crate) fn container(name: &str, id: u64, anon: Bytes, promise: Option<Bytes>) -> Workload {
+    let facts = ContainerFacts {
+        id: format!("{id:064x}"),
+        name: Some(name.into()),
+        reservation: promise,
+        ..ContainerFacts::default()
+    };
+    Workload {
+        name: WorkloadName(name.into()),
+        group: group(&format!("a.slice/docker-{:064x}.scope", id), id, anon),
+        source: Source::Container(facts),
+    }
+}
+
+/// A host of `total` that holds these workloads, 100 MiB of its own and nothing else.
+pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group>) -> Snapshot {
+    let held: Bytes = workloads.iter().map(|w| w.group.memory.current).sum();
+    let beside: Bytes = bystanders.iter().map(|g| g.memory.current).sum();
+    let free = total - held - beside - Bytes::mib(100);
+    Snapshot {
+        at: Millis(10_000),
+        host: HostSample {
+            mem_total: total,
+            mem_free: free,
+            mem_available: free,
+            reclaimable_cache: Bytes::ZERO,
+            swap_total: total,
+            swap_free: total,
+            pressure: None,
+            lru: Some(LruFlavour::Mglru),
+        },
+        ancestors: vec![group("a.slice", 1, held)],
+        workloads,
+        bystanders,
+        gaps: Vec::new(),
+    }
+}
