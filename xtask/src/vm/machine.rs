@@ -37,6 +37,8 @@ pub struct Machine {
     qmp: JsonSocket,
     agent: Option<Agent>,
     commands: u32,
+    /// Held for as long as the machine runs.
+    lock: Option<File>,
 }
 
 /// How a machine starts.
@@ -85,12 +87,18 @@ impl Machine {
                 return Err(error.context(format!("QEMU says: {}", text.unwrap_or_default())));
             }
         };
-        let mut machine = Machine { child, directory, console, qmp, agent: None, commands: 0 };
+        let mut machine =
+            Machine { child, directory, console, qmp, agent: None, commands: 0, lock: None };
         machine.control("qmp_capabilities", Value::Null)?;
         if let Start::Restore(state) = start {
             machine.load(state)?;
         }
         Ok(machine)
+    }
+
+    /// Keeps the lock on the cache until the machine ends.
+    pub fn keep(&mut self, lock: File) {
+        self.lock = Some(lock);
     }
 
     /// Calls the machine's monitor.

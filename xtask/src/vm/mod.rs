@@ -61,7 +61,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     match arguments.command {
         Command::Build(shape) => {
             fresh::ensure_guest_tools()?;
-            saved::ensure(&shape).map(drop)
+            saved::prepare(&shape)
         }
         Command::Run { shape, timeout, balloon, put, command } => {
             fresh::ensure_guest_tools()?;

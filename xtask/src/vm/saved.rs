@@ -36,12 +36,26 @@ impl Saved {
     }
 }
 
-/// The saved machine of this shape; boots one if there is none.
-pub fn ensure(shape: &Shape) -> Result<Saved> {
+/// Waits until nobody else builds or runs a guest: two at once disturb each other, and share one
+/// directory.
+fn lock() -> Result<File> {
     std::fs::create_dir_all(image::cache()?)?;
-    // Two guests at once disturb each other, and two builders would share one directory.
     let lock = File::create(image::cache()?.join("lock"))?;
-    lock.lock().context("failed to lock the cache")?;
+    if lock.try_lock().is_err() {
+        sh::say("waiting for another guest to end");
+        lock.lock().context("failed to lock the cache")?;
+    }
+    Ok(lock)
+}
+
+/// Makes sure that there is a saved machine of this shape.
+pub fn prepare(shape: &Shape) -> Result<()> {
+    let _lock = lock()?;
+    ensure(shape).map(drop)
+}
+
+/// The saved machine of this shape; boots one if there is none. The caller holds the lock.
+fn ensure(shape: &Shape) -> Result<Saved> {
     let image = image::ensure()?;
     let accelerator = accelerator(&image)?;
     let directory = image.directory.join(format!("{accelerator}-{}", shape.name()));
@@ -55,6 +69,7 @@ pub fn ensure(shape: &Shape) -> Result<Saved> {
 
 /// A fresh guest of this shape with `put` in /run/in, ready for commands.
 pub fn restore(shape: &Shape, put: &[PathBuf]) -> Result<Machine> {
+    let lock = lock()?;
     let saved = ensure(shape)?;
     let started = Instant::now();
     let run = image::cache()?.join("run");
@@ -64,6 +79,7 @@ pub fn restore(shape: &Shape, put: &[PathBuf]) -> Result<Machine> {
     archive(put, &disks.input)?;
     let start = Start::Restore(saved.state());
     let mut machine = Machine::start(&saved.image, shape, &disks, &saved.accelerator, &start)?;
+    machine.keep(lock);
     machine.wait_up(Duration::from_secs(60))?;
     machine.set_time()?;
     let unpack = "mkdir -p /run/in && tar -C /run/in -xf /dev/vdb 2>/dev/null; \

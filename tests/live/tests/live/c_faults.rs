@@ -136,10 +136,11 @@ fn a_full_disk_under_the_journal_means_that_nothing_is_written() -> Result<()> {
 }
 
 fn on_a_full_disk(web: &Container) -> Result<()> {
-    let started = sh("systemctl start ctlmgr.socket ctlmgr.service; ctlmgr status");
+    sh(
+        "systemctl reset-failed ctlmgr.service 2>/dev/null; systemctl start ctlmgr.socket ctlmgr.service; ctlmgr status",
+    )?;
     sh("dd if=/dev/zero of=/run/ctlmgr/fill bs=1k 2>/dev/null || true; \
         printf '[memory]\\nmode = \"act\"\\n' >/etc/ctlmgr/config.d/94-act.toml; systemctl reload ctlmgr")?;
-    started?;
     eventually("the failure is counted", || {
         Ok(json("ctlmgr status --json")?["counters"]["failures"].as_u64() > Some(0))
     })?;
