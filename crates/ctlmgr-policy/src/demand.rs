@@ -15,7 +15,8 @@
 //!
 //! # Properties
 //! demand ≤ max; demand never below the present working set; without new samples nothing changes;
-//! basis lies between its old value and demand.
+//! basis lies between its old value and demand; at first sight everything in swap counts, because
+//! what is not known must not tighten anything.
 
 use ctlmgr_model::{Bytes, CgroupId, Group, Limit, MemorySample, MemorySettings, Millis};
 
@@ -43,7 +44,8 @@ pub(crate) fn estimate(
 ) -> Estimate {
     let refaults = memory.refault_anon + memory.refault_file;
     let Some(last) = last else {
-        let demand = capped(working_set(memory), memory.max);
+        // No rate is known yet, and unknown must not tighten: all of its swap may be wanted.
+        let demand = capped(working_set(memory) + (memory.swap - memory.swapcached), memory.max);
         return Estimate { at, demand, basis: demand, refaults, refaults_per_sec: 0 };
     };
     let passed = at.since(last.at);
@@ -137,6 +139,16 @@ mod tests {
         let hot = estimate(&settings(), Some(idle), Millis(2000), &memory);
         assert_eq!(hot.refaults_per_sec, 2000);
         assert_eq!(hot.demand, Bytes::mib(800));
+    }
+
+    #[test]
+    fn at_first_sight_all_swap_may_be_wanted() {
+        let mut memory = sample(Bytes::mib(500));
+        memory.swap = Bytes::mib(300);
+        let first = estimate(&settings(), None, Millis(0), &memory);
+        assert_eq!(first.demand, Bytes::mib(800));
+        let later = estimate(&settings(), Some(first), Millis(600_000), &memory);
+        assert!(later.demand < Bytes::mib(501), "cold after all: {}", later.demand);
     }
 
     #[test]

@@ -246,7 +246,11 @@ impl<'a> Context<'a> {
             parties.iter().zip(verdicts).filter(|(p, _)| p.entitlement.managed).collect();
         let workloads = || managed.iter().filter(|(p, _)| p.kind == VerdictKind::Workload).copied();
         let low: Vec<_> = workloads()
-            .map(|(p, v)| Wanted { group: p.group, amount: v.share, why: v.reason.0.clone() })
+            .map(|(p, v)| Wanted {
+                group: p.group,
+                amount: self.protection(p, v),
+                why: v.reason.0.clone(),
+            })
             .collect();
         let min = self.hard(workloads().map(|(p, v)| (p.group, v.floor)).collect());
         let holdings: Vec<_> =
@@ -255,6 +259,13 @@ impl<'a> Context<'a> {
         steps.extend(self.protect(Knob::MemoryMin, &min));
         steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
         order(steps)
+    }
+
+    /// memory.low of a workload: its share; but without contention nobody needs what a user's own
+    /// reservation protects beyond that, so it stays.
+    fn protection(&self, party: &Party<'_>, verdict: &Verdict) -> Bytes {
+        let reserved = verdict.promise.unwrap_or_default().min(party.group.memory.low);
+        if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
     }
 
     /// Floors that the host can truly cover, for memory.min; all or none.
@@ -492,6 +503,15 @@ mod tests {
         snapshot.at = Millis(snapshot.at.0 + 500);
         let (plan, _) = decide(&settings, state, &snapshot);
         assert_ne!(plan.steps, []);
+    }
+
+    #[test]
+    fn a_reservation_is_not_lowered_without_contention() {
+        let mut web = container("web", 11, M(100), Some(M(300)));
+        web.group.memory.low = M(300);
+        let snapshot = host(M(4000), vec![web], Vec::new());
+        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        assert!(plan.steps.iter().all(|s| s.path.as_str() == "a.slice"), "{:?}", plan.steps);
     }
 
     #[test]
