@@ -2,7 +2,9 @@
 set -eu
 
 log=/var/tmp/ctlmgr-lab
+rm -rf "$log"
 mkdir -p "$log"
+chmod 777 "$log"
 
 # An image that holds one static program.
 import() {

@@ -74,7 +74,12 @@ fn command_page() -> Result<Vec<u8>> {
     command.build();
     let man = clap_mangen::Man::new(command.clone()).section("1").date("");
     let mut page = Vec::new();
-    man.render(&mut page)?;
+    // Not render(): its list of subcommands names pages that do not exist; they follow below.
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
     page.extend(b".SH COMMANDS\n");
     describe(&command, "ctlmgr", &mut page);
     page.extend(b".SH SEE ALSO\nctlmgrd(8), ctlmgr.toml(5), systemctl(1)\n");
