@@ -75,16 +75,20 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         {
             sh::say(&format!("round {round} of {runs}: {}", policy.name));
             results.push(Run { policy: i, record: measure(&kit, policy, *step_secs)? });
+            // After every run: an hour of measuring must not be lost to what comes last.
+            write(&results, *step_secs)?;
         }
     }
-    let report = report(&results, *runs, *step_secs)?;
-    print!("{report}");
+    print!("{}", report(&results, *step_secs)?);
+    Ok(())
+}
+
+/// Writes report and picture of what was measured so far.
+fn write(results: &[Run], step_secs: u32) -> Result<()> {
     let directory = dist::target().join("bench");
     std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join("memory.md"), &report)?;
-    picture(&results, &directory.join("memory.svg"))?;
-    println!("\nwritten to {}", directory.display());
-    Ok(())
+    std::fs::write(directory.join("memory.md"), report(results, step_secs)?)?;
+    picture(results, &directory.join("memory.svg"))
 }
 
 fn measure(kit: &Kit, policy: &Policy, step_secs: u32) -> Result<Record> {
@@ -115,11 +119,11 @@ impl Record {
     }
 }
 
-fn report(results: &[Run], runs: u32, step_secs: u32) -> Result<String> {
+fn report(results: &[Run], step_secs: u32) -> Result<String> {
     let mut out = String::new();
     writeln!(
         out,
-        "Steps of {step_secs} s; means over the second half of each; {runs} runs, all shown.\n"
+        "Steps of {step_secs} s; means over the second half of each; every run is shown.\n"
     )?;
     writeln!(
         out,

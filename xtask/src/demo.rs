@@ -90,7 +90,9 @@ fn kept(record: &Record, name: &str) -> (f64, f64) {
 }
 
 fn print_table(records: &[Record]) {
-    println!("\nUnder full pressure, in per cent of what it was without:\n");
+    println!(
+        "\nUnder full pressure, in per cent of what it was without (lab-redis also has a floor):\n"
+    );
     println!("{:<12} {:<9} {:>21} {:>21}", "", "", "memory kept", "throughput");
     println!(
         "{:<12} {:<9} {:>10} {:>10} {:>10} {:>10}",

@@ -111,7 +111,7 @@ impl<U: UnitProperties> Actuator<U> {
         };
         match read(&dir, saved.knob)? {
             None => return Ok(Undone::Vanished),
-            Some(value) if value != saved.prior && value != saved.ours => {
+            Some(value) if value != saved.prior && !saved.is_ours(value) => {
                 return Ok(Undone::LeftToOthers(value));
             }
             Some(_) => {}
@@ -132,8 +132,9 @@ impl<U: UnitProperties> Actuator<U> {
             return Ok(());
         };
         match self.units.set(unit, property(saved.knob, saved.prior)).await {
-            Ok(()) | Err(UnitError::NoSuchUnit(_)) => self.drop_trace(saved),
-            Err(error) => return Err(error.into()),
+            Err(error @ UnitError::Timeout { .. }) => return Err(error.into()),
+            // Masked, broken or gone: a unit that cannot be loaded cannot bring our value back.
+            Ok(()) | Err(_) => self.drop_trace(saved),
         }
         Ok(())
     }

@@ -67,6 +67,15 @@ impl SystemdBus {
         }
     }
 
+    /// A connection may have died with the bus since it was last used: one more try on a new one.
+    async fn call_twice(&self, unit: &str, property: (&'static str, u64)) -> zbus::Result<()> {
+        match self.call(unit, property).await {
+            Ok(()) => Ok(()),
+            Err(error @ zbus::Error::MethodError(..)) => Err(error),
+            Err(_) => self.call(unit, property).await,
+        }
+    }
+
     async fn call(&self, unit: &str, property: (&'static str, u64)) -> zbus::Result<()> {
         let mut guard = self.connection.lock().await;
         let connection = match guard.take() {
@@ -92,7 +101,7 @@ impl SystemdBus {
 impl UnitProperties for SystemdBus {
     async fn set(&self, unit: &str, property: (&'static str, u64)) -> Result<(), UnitError> {
         let name = property.0;
-        match tokio::time::timeout(TIMEOUT, self.call(unit, property)).await {
+        match tokio::time::timeout(TIMEOUT, self.call_twice(unit, property)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(zbus::Error::MethodError(kind, _, _)))
                 if kind.ends_with(".NoSuchUnit") || kind.ends_with(".UnitNotLoaded") =>

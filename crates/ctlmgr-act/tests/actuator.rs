@@ -146,6 +146,7 @@ async fn undo_puts_back_only_what_is_still_ours() {
         knob: Knob::MemoryLow,
         prior: Bytes(4096),
         ours: Bytes(8192),
+        before: Bytes(4096),
     };
     w.actuator.carry_out(&w.set(SCOPE, 8192)).await;
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
@@ -154,6 +155,22 @@ async fn undo_puts_back_only_what_is_still_ours() {
     assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(12288)));
     std::fs::remove_dir_all(w.host.root().join(format!("sys/fs/cgroup/{SCOPE}"))).unwrap();
     assert_eq!(w.actuator.put_back(&saved).await, Undone::Vanished);
+}
+
+/// The journal knows of a second write that never came through: the first value is ours too.
+#[tokio::test]
+async fn undo_knows_the_value_before_an_interrupted_write() {
+    let w = world(None);
+    w.actuator.carry_out(&w.set(SCOPE, 8192)).await;
+    let saved = Saved {
+        path: CgroupPath::new(SCOPE),
+        id: w.id(SCOPE),
+        knob: Knob::MemoryLow,
+        prior: Bytes(4096),
+        ours: Bytes(16384),
+        before: Bytes(8192),
+    };
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
 }
 
 #[tokio::test]
@@ -168,6 +185,7 @@ async fn undo_of_nothing_leaves_no_drop_in_behind() {
         knob: Knob::MemoryLow,
         prior: Bytes::ZERO,
         ours: Bytes(8192),
+        before: Bytes(4096),
     };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert!(!w.host.root().join("run/systemd/system.control/a.slice.d").exists());
@@ -183,6 +201,7 @@ async fn undo_reaches_the_unit_of_a_slice_that_is_gone() {
         knob: Knob::MemoryLow,
         prior: Bytes::ZERO,
         ours: Bytes(8192),
+        before: Bytes(4096),
     };
     let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
     w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");

@@ -81,12 +81,11 @@ impl CgroupPath {
     /// Below a user manager (`user@1000.service/…`) units belong to another manager, and below a
     /// scope or service to its payload.
     pub fn unit(&self) -> Option<&str> {
-        let inside_unit = self
-            .ancestors()
-            .any(|a| a.name().ends_with(".service") || a.name().ends_with(".scope"));
+        // Whatever lies below anything but slices belongs to another manager or to a payload.
+        let is_in_slices = self.ancestors().all(|a| a.name().ends_with(".slice"));
         let name = self.name();
         let is_unit = [".slice", ".scope", ".service"].iter().any(|end| name.ends_with(end));
-        (is_unit && !inside_unit).then_some(name)
+        (is_unit && is_in_slices).then_some(name)
     }
 
     /// Who owns the knobs here.
@@ -203,6 +202,7 @@ mod tests {
         assert_eq!(unit("system.slice").as_deref(), Some("system.slice"));
         assert_eq!(unit("user.slice/user-1.slice/user@1.service/docker-1.scope"), None);
         assert_eq!(unit("docker/abc"), None);
+        assert_eq!(unit("lxc.payload.x/system.slice"), None, "another machine's manager");
     }
 
     #[test]

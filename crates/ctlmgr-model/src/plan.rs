@@ -242,8 +242,17 @@ pub struct Saved {
     pub knob: Knob,
     /// What others last wrote: undo puts it back.
     pub prior: Bytes,
-    /// What ctlmgr last wrote.
+    /// What ctlmgr last wrote, or was about to write when it was interrupted.
     pub ours: Bytes,
+    /// What was there before that write: still there if the write never came through.
+    pub before: Bytes,
+}
+
+impl Saved {
+    /// Whether a value can only be there because of ctlmgr, or because it did nothing yet.
+    pub fn is_ours(&self, value: Bytes) -> bool {
+        value == self.ours || value == self.before
+    }
 }
 
 /// What became of putting a knob back.
@@ -263,7 +272,8 @@ pub enum Undone {
 impl Step {
     /// What the journal must know before this step; `None` if it leaves nothing behind.
     pub fn to_save(&self) -> Option<Saved> {
-        let Action::Set { knob, prior, to, .. } = self.action else { return None };
-        Some(Saved { path: self.path.clone(), id: self.id, knob, prior, ours: to })
+        let Action::Set { knob, prior, from, to } = self.action else { return None };
+        let path = self.path.clone();
+        Some(Saved { path, id: self.id, knob, prior, ours: to, before: from })
     }
 }

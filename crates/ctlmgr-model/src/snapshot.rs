@@ -43,7 +43,7 @@ pub struct HostSample {
     pub mem_free: Bytes,
     /// `MemAvailable`.
     pub mem_available: Bytes,
-    /// Page cache on the file LRU lists, and clean slab: what reclaim gets without loss.
+    /// Page cache on the file LRU lists: what reclaim gets without swapping.
     pub reclaimable_cache: Bytes,
     /// `SwapTotal`.
     pub swap_total: Bytes,

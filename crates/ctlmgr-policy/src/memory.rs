@@ -29,7 +29,7 @@ use crate::demand::{Estimate, basis, estimate_all};
 use crate::entitlement::{Entitlement, entitlement};
 use crate::order::order;
 use crate::reclaim::{Holding, reclaim};
-use crate::share::{Claim, divide};
+use crate::share::{Claim, MAX_BYTES, divide};
 use crate::state::State;
 
 /// Least time between two writes of one knob.
@@ -124,9 +124,10 @@ fn claim(party: &Party<'_>, index: usize) -> Claim {
         // Two containers may share a name for a moment while one is replaced.
         name: format!("{}\0{index:06}", party.name),
         weight: e.weight,
-        basis: basis(e.promise, &party.estimate),
-        demand: party.estimate.demand,
-        floor: max.map_or(floor, |m| floor.min(m)),
+        // One label with an absurd size must not cost everybody their shares.
+        basis: basis(e.promise, &party.estimate).min(MAX_BYTES),
+        demand: party.estimate.demand.min(MAX_BYTES),
+        floor: max.map_or(floor, |m| floor.min(m)).min(MAX_BYTES),
         max,
     }
 }

@@ -102,7 +102,7 @@ fn targets<'a>(
 ) -> BTreeMap<CgroupPath, Target<'a>> {
     let mut targets = BTreeMap::new();
     for holding in holdings {
-        let slice = pure_slice(snapshot, holding.group);
+        let slice = pure_slice(snapshot, holdings, holding.group);
         let group = slice.unwrap_or(holding.group);
         let target = targets.entry(group.path.clone()).or_insert(Target {
             group,
@@ -115,18 +115,22 @@ fn targets<'a>(
     targets
 }
 
-/// The parent, if all it holds belongs to managed workloads directly below it.
-fn pure_slice<'a>(snapshot: &'a Snapshot, group: &Group) -> Option<&'a Group> {
+/// The parent, if all it holds belongs to workloads directly below it that ctlmgr manages.
+fn pure_slice<'a>(
+    snapshot: &'a Snapshot,
+    holdings: &[Holding<'a>],
+    group: &Group,
+) -> Option<&'a Group> {
     let parent = group.path.parent()?;
     if !snapshot.workloads.iter().any(|w| w.group.id == group.id) {
         return None;
     }
     let slice = snapshot.ancestors.iter().find(|a| a.path == parent)?;
-    let managed: Bytes = snapshot
-        .workloads
+    // Unmanaged containers are not among the holdings, and reclaim on the slice would hit them.
+    let managed: Bytes = holdings
         .iter()
-        .filter(|w| w.group.path.parent().as_ref() == Some(&parent))
-        .map(|w| w.group.memory.current)
+        .filter(|h| h.group.path.parent().as_ref() == Some(&parent))
+        .map(|h| h.group.memory.current)
         .sum();
     // Readings of parent and children are not of the same instant.
     let rest = slice.memory.current - managed;

@@ -117,19 +117,21 @@ pub fn divide(capacity: Bytes, claims: &[Claim]) -> Result<Division, ShareError>
     validate(capacity, claims)?;
     let mut spans: Vec<Span<'_>> = claims.iter().map(Span::new).collect();
     spans.sort_by_key(|s| s.name);
+    if spans.iter().map(|s| s.hi).sum::<Bytes>() <= capacity {
+        let all = |s: &Span<'_>| Share::new(s, s.hi, s.full_bound);
+        let shares = spans.iter().map(all).collect();
+        return Ok(Division { lambda: None, shares, unmet_floor_bytes: Bytes::ZERO });
+    }
     let floors: Bytes = spans.iter().map(|s| s.lo).sum();
-    let unmet = floors - capacity;
-    if unmet > Bytes::ZERO {
-        for span in &mut spans {
-            (span.hi, span.full_bound, span.lo) = (span.lo, Bound::Floor, Bytes::ZERO);
-        }
+    let are_floors_unmet = floors > capacity;
+    if are_floors_unmet {
+        spans.iter_mut().for_each(Span::shrink_to_floor);
     }
     let level = level(capacity.0, &spans);
-    Ok(Division {
-        lambda: level.as_ref().map(Level::as_f64),
-        shares: shares(capacity, &spans, level.as_ref()),
-        unmet_floor_bytes: unmet,
-    })
+    let shares = shares(capacity, &spans, level.as_ref());
+    let given: Bytes = shares.iter().map(|s| s.share_bytes).sum();
+    let unmet_floor_bytes = if are_floors_unmet { floors - given } else { Bytes::ZERO };
+    Ok(Division { lambda: level.as_ref().map(Level::as_f64), shares, unmet_floor_bytes })
 }
 
 fn validate(capacity: Bytes, claims: &[Claim]) -> Result<(), ShareError> {
@@ -148,12 +150,7 @@ fn validate(capacity: Bytes, claims: &[Claim]) -> Result<(), ShareError> {
 }
 
 fn validate_claim(claim: &Claim) -> Result<(), ShareError> {
-    let amounts = [
-        ("promise", claim.basis),
-        ("demand", claim.demand),
-        ("floor", claim.floor),
-        ("max", claim.max.unwrap_or_default()),
-    ];
+    let amounts = [("promise", claim.basis), ("demand", claim.demand), ("floor", claim.floor)];
     if let Some((field, _)) = amounts.into_iter().find(|(_, amount)| *amount > MAX_BYTES) {
         return Err(ShareError::TooLarge { name: claim.name.clone(), field });
     }
@@ -187,6 +184,24 @@ impl<'a> Span<'a> {
             hi,
             full_bound,
         }
+    }
+}
+
+impl Span<'_> {
+    /// Where floors do not fit, they are all there is to ask for.
+    fn shrink_to_floor(&mut self) {
+        if self.lo > Bytes::ZERO {
+            self.full_bound = Bound::Floor;
+        } else if self.hi > Bytes::ZERO {
+            self.full_bound = Bound::Weight;
+        }
+        (self.hi, self.lo) = (self.lo, Bytes::ZERO);
+    }
+}
+
+impl Share {
+    fn new(span: &Span<'_>, share_bytes: Bytes, bound: Bound) -> Share {
+        Share { name: span.name.to_owned(), share_bytes, bound }
     }
 }
 
@@ -277,7 +292,7 @@ fn shares(capacity: Bytes, spans: &[Span<'_>], level: Option<&Level>) -> Vec<Sha
             // At the floor; or a promise of nothing, which no level lifts.
             _ => (span.lo, if span.lo > Bytes::ZERO { Bound::Floor } else { Bound::Weight }),
         };
-        out.push(Share { name: span.name.to_owned(), share_bytes: share, bound });
+        out.push(Share::new(span, share, bound));
     }
     if level.is_some() {
         // A level exists only where the real-valued shares add up to the capacity exactly.
@@ -371,9 +386,25 @@ mod tests {
         assert_eq!(divide(Bytes(5), &[]).unwrap().shares, []);
         let d = divide(Bytes(0), &[claim("a", 1, 5, 5)]).unwrap();
         assert_eq!(of(&d), [(0, Bound::Weight)]);
-        // A promise of nothing earns nothing while others want more than there is, or not.
-        let d = divide(Bytes(50), &[claim("a", 1, 0, 5), claim("b", 1, 9, 9)]).unwrap();
-        assert_eq!(of(&d), [(0, Bound::Weight), (9, Bound::Demand)]);
+        // A promise of nothing earns nothing, but nothing is refused while everything fits.
+        let zero = [claim("a", 1, 0, 5), claim("b", 1, 9, 9)];
+        assert_eq!(
+            of(&divide(Bytes(50), &zero).unwrap()),
+            [(5, Bound::Demand), (9, Bound::Demand)]
+        );
+        assert_eq!(
+            of(&divide(Bytes(12), &zero).unwrap()),
+            [(0, Bound::Weight), (9, Bound::Demand)]
+        );
+        // Its floor counts as missing where floors do not fit.
+        let (mut a, mut b) = (claim("a", 1, 0, 100), claim("b", 1, 100, 100));
+        (a.floor, b.floor) = (Bytes(60), Bytes(60));
+        let d = divide(Bytes(80), &[a, b]).unwrap();
+        assert_eq!(d.unmet_floor_bytes, Bytes(60));
+        // The kernel's "no limit" of old is a limit like any other.
+        let mut c = claim("c", 1, 5, 5);
+        c.max = Some(Bytes(u64::MAX));
+        assert_eq!(of(&divide(Bytes(9), &[c]).unwrap()), [(5, Bound::Demand)]);
     }
 
     #[test]

@@ -17,23 +17,17 @@ pub struct State {
     pub(crate) written: BTreeMap<(CgroupPath, Knob), Written>,
 }
 
-/// A knob that ctlmgr wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A knob that ctlmgr wrote, or tried to.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// The cgroup that was written.
-    pub id: CgroupId,
-    /// What others last wrote there.
-    pub prior: Bytes,
-    /// What we last wrote there.
-    pub ours: Bytes,
-    /// When.
-    pub at: Millis,
+    saved: Saved,
+    at: Millis,
 }
 
 impl State {
     /// Takes over a knob from the journal, after a restart.
     pub fn adopt(&mut self, saved: &Saved) {
-        let written = Written { id: saved.id, prior: saved.prior, ours: saved.ours, at: Millis(0) };
+        let written = Written { saved: saved.clone(), at: Millis(0) };
         self.written.insert((saved.path.clone(), saved.knob), written);
     }
 
@@ -43,10 +37,11 @@ impl State {
     }
 
     /// Learns what became of a step at time `at`.
+    ///
+    /// A write that failed or was not read back may still come through: either value is ours.
     pub fn learn(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
-        let (Some(saved), Outcome::Done) = (step.to_save(), outcome) else { return };
-        let written = Written { id: saved.id, prior: saved.prior, ours: saved.ours, at };
-        self.written.insert((saved.path, saved.knob), written);
+        let (Some(saved), false) = (step.to_save(), *outcome == Outcome::Vanished) else { return };
+        self.written.insert((saved.path.clone(), saved.knob), Written { saved, at });
     }
 
     fn of(&self, group: &Group, knob: Knob) -> Option<&Written> {
@@ -59,7 +54,7 @@ impl State {
     /// undo must leave behind.
     pub(crate) fn prior(&self, group: &Group, knob: Knob, observed: Bytes) -> Bytes {
         match self.of(group, knob) {
-            Some(written) if written.ours == observed => written.prior,
+            Some(written) if written.saved.is_ours(observed) => written.saved.prior,
             _ => observed,
         }
     }
@@ -67,7 +62,8 @@ impl State {
     /// Whether another writer changed the knob since we wrote it.
     pub(crate) fn was_overridden(&self, group: &Group, knob: Knob, observed: Bytes) -> bool {
         // A cgroup that is new at the same path starts with values of its own.
-        self.of(group, knob).is_some_and(|w| w.id == group.id && w.ours != observed)
+        let written = self.of(group, knob).map(|w| &w.saved);
+        written.is_some_and(|w| w.id == group.id && !w.is_ours(observed))
     }
 
     /// When the knob was last written.

@@ -71,10 +71,16 @@ async fn follow(
             .await?;
     let version = docker.version().await?.version.unwrap_or_default();
     info!(version, "connected to dockerd");
-    // Subscribe before listing, so that nothing falls between the two.
+    // The request goes out when the stream is first read, so events since before the list are
+    // asked for: nothing falls between the two, and seeing one twice changes nothing.
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let since = since.ok().map(|t| t.as_secs().to_string());
     let filters = [("type".to_owned(), vec!["container".to_owned()])].into_iter().collect();
-    let mut events =
-        docker.events(Some(EventsOptions { filters: Some(filters), ..EventsOptions::default() }));
+    let mut events = docker.events(Some(EventsOptions {
+        filters: Some(filters),
+        since,
+        ..EventsOptions::default()
+    }));
     let by_id = list(&docker).await?;
     publish.send_replace(Containers { by_id, version: Some(version), was_tried: true });
     *pause = BACK_OFF.0;

@@ -37,7 +37,7 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
         mem_total: Bytes(info.mem_total),
         mem_free: Bytes(info.mem_free),
         mem_available: Bytes(info.mem_available.unwrap_or(info.mem_free)),
-        reclaimable_cache: sum(&[info.active_file, info.inactive_file, info.s_reclaimable]),
+        reclaimable_cache: sum(&[info.active_file, info.inactive_file]),
         swap_total: Bytes(info.swap_total),
         swap_free: Bytes(info.swap_free),
         pressure: read_pressure(host),

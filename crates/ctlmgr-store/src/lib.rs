@@ -32,7 +32,7 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS knob (
         path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
-        prior INTEGER NOT NULL, ours INTEGER NOT NULL,
+        prior INTEGER NOT NULL, ours INTEGER NOT NULL, before INTEGER NOT NULL,
         PRIMARY KEY (path, knob)
     ) STRICT;";
 
@@ -72,13 +72,14 @@ impl Journal {
     /// # Errors
     /// The note did not reach stable storage; the knob must not be written then.
     pub fn note(&self, saved: &Saved) -> Result<(), JournalError> {
-        let sql = "INSERT OR REPLACE INTO knob VALUES (?1, ?2, ?3, ?4, ?5)";
+        let sql = "INSERT OR REPLACE INTO knob VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         let row = params![
             saved.path.as_str(),
             signed(saved.id.0),
             saved.knob.file(),
             signed(saved.prior.0),
-            signed(saved.ours.0)
+            signed(saved.ours.0),
+            signed(saved.before.0)
         ];
         self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
     }
@@ -100,7 +101,7 @@ impl Journal {
     /// # Errors
     /// The journal cannot be read.
     pub fn entries(&self) -> Result<Vec<Saved>, JournalError> {
-        let sql = "SELECT path, cgroup, knob, prior, ours FROM knob
+        let sql = "SELECT path, cgroup, knob, prior, ours, before FROM knob
                    ORDER BY length(path) - length(replace(path, '/', '')) DESC, path, knob";
         let read = || {
             let mut statement = self.db.prepare(sql)?;
@@ -125,6 +126,7 @@ fn saved(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Saved>> {
         knob,
         prior: Bytes(unsigned(row.get(3)?)),
         ours: Bytes(unsigned(row.get(4)?)),
+        before: Bytes(unsigned(row.get(5)?)),
     }))
 }
 
@@ -148,6 +150,7 @@ mod tests {
             knob: Knob::MemoryLow,
             prior: Bytes(prior),
             ours: Bytes(ours),
+            before: Bytes(prior),
         }
     }
 

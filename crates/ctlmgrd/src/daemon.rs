@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ctlmgr_act::{Actuator, SystemdBus, UnitProperties};
-use ctlmgr_api::{Counters, Decision};
-use ctlmgr_model::{Gap, HostSample, Millis, Mode, Plan, Settings};
+use ctlmgr_api::{Counters, Decision, Reverted};
+use ctlmgr_model::{Gap, HostSample, Millis, Mode, Plan, Settings, Undone};
 use ctlmgr_policy::State;
 use ctlmgr_sense::{Containers, Query, Sensor, Wake, Wakes, watch_containers};
 use ctlmgr_store::Journal;
@@ -117,8 +117,11 @@ pub async fn run(places: Places, listener: Option<UnixListener>) -> Result<()> {
     }
     notify::stopping();
     info!("stopping");
-    daemon.put_everything_back().await;
-    Ok(())
+    match daemon.undo().await {
+        true => Ok(()),
+        // A failed unit starts ctlmgr-revert.service, which tries again.
+        false => bail!("not everything could be put back; see ctlmgr diff"),
+    }
 }
 
 fn bind(places: &Places) -> Result<UnixListener> {
@@ -284,23 +287,39 @@ impl<U: UnitProperties> Daemon<U> {
         }
         info!(knobs = entries.len(), "found knobs of an earlier run");
         if self.settings.memory.mode != Mode::Act {
-            self.put_everything_back().await;
+            self.undo().await;
             return;
         }
         entries.iter().for_each(|saved| self.state.adopt(saved));
     }
 
     /// Waits for the writer, then puts back all that is ours.
-    pub(crate) async fn put_everything_back(&mut self) -> Vec<ctlmgr_api::Reverted> {
+    ///
+    /// # Errors
+    /// The journal cannot be read, so nothing was put back.
+    pub(crate) async fn put_everything_back(&mut self) -> Result<Vec<Reverted>> {
         if let Some(writing) = self.busy.writing.take() {
             let _ = writing.await;
         }
-        let Some(journal) = &self.journal else { return Vec::new() };
+        let Some(journal) = &self.journal else { return Ok(Vec::new()) };
+        let reverted = revert(&self.actuator, journal).await;
+        // What could not be put back is still ours; readings from before are of no use now.
+        let left = with_journal(journal, Journal::entries).await.unwrap_or_default();
         self.state.forget_written();
-        revert(&self.actuator, journal).await.unwrap_or_else(|error| {
-            error!(error = format!("{error:#}"), "failed to undo");
-            Vec::new()
-        })
+        left.iter().for_each(|saved| self.state.adopt(saved));
+        self.learned_at = self.now();
+        reverted
+    }
+
+    /// The same, where nobody waits for the answer.
+    async fn undo(&mut self) -> bool {
+        match self.put_everything_back().await {
+            Ok(lines) => !lines.iter().any(|l| matches!(l.undone, Undone::Failed(_))),
+            Err(error) => {
+                error!(error = format!("{error:#}"), "failed to undo");
+                false
+            }
+        }
     }
 
     /// Reads the configuration again; a bad one changes nothing.
@@ -313,7 +332,7 @@ impl<U: UnitProperties> Daemon<U> {
                 self.config_trouble = None;
                 info!(mode = %self.settings.memory.mode, "configuration reloaded");
                 if was == Mode::Act && self.settings.memory.mode != Mode::Act {
-                    self.put_everything_back().await;
+                    self.undo().await;
                 }
             }
             Err(error) => {

@@ -77,13 +77,18 @@ impl<U: UnitProperties> Daemon<U> {
         undo::differences(&self.actuator, journal).await.map_err(failed)
     }
 
-    /// Undo by request also stops acting, or the next second would do it all again.
+    /// Undo by request also stops acting, or the next second would do it all again. Undo first:
+    /// a full disk under the override must not stand in its way.
     async fn stop_acting(&mut self) -> Result<Vec<Reverted>, Refused> {
-        if self.settings.memory.mode == Mode::Act {
-            overrides::set_mode(&self.places.overrides(), Some(Mode::Observe)).map_err(failed)?;
+        let was_acting = self.settings.memory.mode == Mode::Act;
+        if was_acting {
             self.settings.memory.mode = Mode::Observe;
         }
-        Ok(self.put_everything_back().await)
+        let reverted = self.put_everything_back().await.map_err(failed)?;
+        if was_acting {
+            overrides::set_mode(&self.places.overrides(), Some(Mode::Observe)).map_err(failed)?;
+        }
+        Ok(reverted)
     }
 
     async fn change_mode(&mut self, change: ModeChange) -> Result<Status, Refused> {

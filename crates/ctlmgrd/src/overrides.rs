@@ -1,5 +1,6 @@
 //! Changes asked for at run time, kept as configuration fragments in `/run` until reboot.
 //!
+//! Their names sort behind what people choose: asked for at run time wins.
 //! So `ctlmgr config show` shows them, a restart keeps them, and removing a file takes one back.
 
 use std::fs;
@@ -11,7 +12,7 @@ use ctlmgr_model::{Mode, Weight};
 /// Sets or clears the run-time mode of the memory job.
 pub(crate) fn set_mode(directory: &Path, mode: Option<Mode>) -> io::Result<()> {
     let text = mode.map(|mode| format!("[memory]\nmode = \"{mode}\"\n"));
-    put(directory, "90-mode.toml", text)
+    put(directory, "zz-mode.toml", text)
 }
 
 /// Sets or clears the run-time weight of a workload.
@@ -25,7 +26,7 @@ pub(crate) fn set_weight(directory: &Path, name: &str, weight: Option<Weight>) -
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let text = weight.map(|weight| format!("[[rule]]\nname = \"{name}\"\nweight = {weight}\n"));
-    put(directory, &format!("91-weight-{name}.toml"), text)
+    put(directory, &format!("zz-weight-{name}.toml"), text)
 }
 
 /// Writes a fragment whole, or removes it; an error names the file.

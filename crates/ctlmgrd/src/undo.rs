@@ -46,7 +46,12 @@ pub async fn revert<U: UnitProperties>(
         };
         result.push(line);
         if !matches!(undone, Undone::Failed(_)) {
-            with_journal(journal, move |j| j.forget(&saved.path, saved.knob)).await?;
+            // A journal that cannot forget must not keep the other knobs from being put back:
+            // undoing this one again changes nothing.
+            let path = saved.path.clone();
+            if let Err(error) = with_journal(journal, move |j| j.forget(&path, saved.knob)).await {
+                warn!(path = %saved.path, error = format!("{error:#}"), "still in the journal");
+            }
         }
     }
     Ok(result)
