@@ -9,6 +9,26 @@ pressure=$((total * 50 / 100))
 keys=$((redis * 700))
 step_secs=${STEP_SECS:-18}
 
+if [ "$(dpkg-query -W -f '${db:Status-Abbrev}' ctlmgr 2>/dev/null)" = "ii " ]; then had_ctlmgr=yes; else had_ctlmgr=; fi
+loops=
+# However this ends, the machine is as it was.
+tidy_up() {
+	# shellcheck disable=SC2086
+	[ -z "$loops" ] || kill $loops 2>/dev/null || true
+	systemctl stop lab-pressure.service 2>/dev/null || true
+	for name in lab-redis lab-normal lab-low lab-idle; do docker rm -f "$name" >/dev/null 2>&1 || true; done
+	docker rmi -f lab-hog >/dev/null 2>&1 || true
+	rm -f /etc/ctlmgr/config.d/50-lab.toml /usr/local/bin/lab-hog
+	if [ -z "$had_ctlmgr" ]; then
+		dpkg --purge ctlmgr >/dev/null 2>&1 || true
+	else
+		ctlmgr mode default >/dev/null 2>&1 || true
+	fi
+	rm -rf "$log"
+}
+trap tidy_up EXIT
+trap 'exit 130' INT TERM HUP
+
 install -m 755 "$in/hog" /usr/local/bin/lab-hog
 tree=$(mktemp -d) && install -m 755 "$in/hog" "$tree/hog" && import lab-hog "$tree/hog" && rm -rf "$tree"
 if ! docker image inspect redis >/dev/null 2>&1; then
@@ -98,12 +118,8 @@ sleep 15
 echo "--- after pressure ($mode)"
 ctlmgr status
 mark end
-# shellcheck disable=SC2086
-kill $loops 2>/dev/null || true
 redis_rates
 echo "--- ctlmgr stops"
 systemctl stop ctlmgr.service
 ctlmgr diff
 ctlmgr diff --json | tr -d '\n ' | sed 's/^/@{"diff":/; s/$/}\n/'
-for name in lab-redis lab-normal lab-low lab-idle; do docker rm -f "$name" >/dev/null; done
-rm -f /etc/ctlmgr/config.d/50-lab.toml

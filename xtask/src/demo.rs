@@ -64,7 +64,31 @@ fn refuse_unless_fit() -> Result<()> {
         bail!("systemd is not the system manager of this machine; leave out --here for the guest");
     }
     sh::quiet(&mut sh::privileged(&["docker", "version"]))
-        .context("dockerd does not answer on this machine; leave out --here for the guest")
+        .context("dockerd does not answer on this machine; leave out --here for the guest")?;
+    let text = std::fs::read_to_string("/proc/meminfo").context("failed to read /proc/meminfo")?;
+    refuse_unless_roomy(&text)
+}
+
+/// The demo wants 62 % of memory for its containers and 50 % for pressure: the part that is too
+/// much must fit into swap, and others must have left the room.
+fn refuse_unless_roomy(meminfo: &str) -> Result<()> {
+    let kib = |key: &str| {
+        let line = meminfo.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(':'));
+        line.and_then(|l| l.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0)
+    };
+    let part = |key: &str| kib(key) * 100 / kib("MemTotal").max(1);
+    let (available, swap) = (part("MemAvailable"), part("SwapFree"));
+    if available < 65 {
+        bail!("only {available} % of this machine's memory is available and the demo needs 65 %");
+    }
+    if available + swap < 125 {
+        bail!(
+            "the demo puts this machine under memory pressure, which needs swap: {swap} % of the \
+             size of memory is free there, {} % are needed",
+            125 - available
+        );
+    }
+    Ok(())
 }
 
 /// Time of a mark, in seconds of uptime.
@@ -154,5 +178,22 @@ fn panel(record: &Record, title: &str, field: &str, names: &[&str]) -> Panel {
             .map(|m| mark(record, m) - start)
             .collect(),
         top: 130.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refuse_unless_roomy;
+
+    #[test]
+    fn a_machine_in_use_or_without_swap_is_spared() {
+        let text = |available, swap| {
+            format!("MemTotal: 1000 kB\nMemAvailable: {available} kB\nSwapFree: {swap} kB\n")
+        };
+        assert!(refuse_unless_roomy(&text(900, 350)).is_ok());
+        let error = refuse_unless_roomy(&text(900, 0)).unwrap_err().to_string();
+        assert!(error.contains("needs swap"), "{error}");
+        let error = refuse_unless_roomy(&text(600, 2000)).unwrap_err().to_string();
+        assert!(error.contains("only 60 %"), "{error}");
     }
 }

@@ -7,14 +7,9 @@ use anyhow::{Context, Result, bail};
 use crate::sh;
 
 /// Programs needed, and the package each comes from.
-const PROGRAMS: [(&str, &str); 6] = [
-    ("mmdebstrap", "mmdebstrap"),
-    ("mke2fs", "e2fsprogs"),
-    ("qemu-img", "qemu-utils"),
-    ("cc", "gcc"),
-    ("dpkg-deb", "dpkg"),
-    ("gzip", "gzip"),
-];
+const GUEST: [(&str, &str); 3] =
+    [("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"), ("qemu-img", "qemu-utils")];
+const PACKAGE: [(&str, &str); 3] = [("cc", "gcc"), ("dpkg-deb", "dpkg"), ("gzip", "gzip")];
 /// QEMU 7.2 crashes a 6.12 guest under software emulation (cmpxchg16b).
 const LEAST_QEMU: u32 = 8;
 
@@ -26,7 +21,12 @@ pub fn ensure_compiler() -> Result<()> {
 /// Installs what is missing to build and run the guest.
 pub fn ensure_guest_tools() -> Result<()> {
     ensure_qemu()?;
-    install_missing(&PROGRAMS)
+    install_missing(&GUEST)
+}
+
+/// Installs what is missing to build the package.
+pub fn ensure_packager() -> Result<()> {
+    install_missing(&PACKAGE)
 }
 
 fn install_missing(programs: &[(&str, &str)]) -> Result<()> {

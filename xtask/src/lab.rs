@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,7 +18,7 @@ pub struct Kit {
 
 /// Builds everything that an experiment needs.
 pub fn kit() -> Result<Kit> {
-    fresh::ensure_guest_tools()?;
+    fresh::ensure_packager()?;
     sh::say("building the package and the load generator");
     let package = dist::run()?;
     let hog = hog()?;
@@ -104,6 +105,7 @@ impl Record {
 
 /// Runs a script of the kit in a fresh guest.
 pub fn run(kit: &Kit, script: &str, within: Duration) -> Result<Record> {
+    fresh::ensure_guest_tools()?;
     let mut machine = vm::restore(&vm::Shape::default(), kit.files())?;
     let mut sink = Sink::default();
     let status = machine.run_into(&format!("sh /run/in/{script}"), within, &mut sink)?;
@@ -116,10 +118,10 @@ pub fn run_here(kit: &Kit, script: &str) -> Result<Record> {
     let mut command = sh::privileged(&["env", &format!("LAB={}", directory.display()), "sh"]);
     let words: Vec<&str> = script.split(' ').collect();
     command.arg(directory.join(words[0])).args(&words[1..]);
-    let output = command.stderr(std::process::Stdio::inherit()).output()?;
+    let mut child = command.stdout(Stdio::piped()).spawn().context("failed to run the script")?;
     let mut sink = Sink::default();
-    sink.write_all(&output.stdout)?;
-    sink.finish(i64::from(output.status.code().unwrap_or(-1)))
+    std::io::copy(&mut child.stdout.take().context("the script has no output")?, &mut sink)?;
+    sink.finish(i64::from(child.wait()?.code().unwrap_or(-1)))
 }
 
 /// Separates data from what is for people.

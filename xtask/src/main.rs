@@ -51,7 +51,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
@@ -59,15 +59,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> Result<()> {
+fn run(command: Command) -> Result<ExitCode> {
     std::env::set_current_dir(sh::root())?;
-    match command {
+    let done = match command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
-        Command::Vm(arguments) => vm::run(arguments),
+        Command::Vm(arguments) => return vm::run(arguments).map(ExitCode::from),
         Command::Tidy => tidy::run(),
         Command::Man { check } => man::run(check),
         Command::Dist => dist::run().map(|path| println!("{}", path.display())),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }

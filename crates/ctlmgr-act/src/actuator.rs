@@ -1,12 +1,11 @@
 //! Carrying out steps and putting knobs back.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, chain};
-use ctlmgr_model::{
-    Action, Bytes, CgroupId, CgroupPath, Keeper, Knob, Outcome, Saved, Step, Undone,
-};
+use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Keeper, Knob, Outcome, Saved, Undone};
 
 use crate::properties::property;
 use crate::systemd::{UnitError, UnitProperties};
@@ -43,13 +42,28 @@ impl<U: UnitProperties> Actuator<U> {
         Ok(Actuator { host, cgroups, units: Arc::new(units) })
     }
 
-    /// Carries out one step.
-    pub async fn carry_out(&self, step: &Step) -> Outcome {
-        let result = match &step.action {
-            Action::Set { knob, to, .. } => self.set(step, *knob, *to).await,
-            Action::Reclaim { amount, chunk } => self.reclaim(step, *amount, *chunk).await,
+    /// Writes `saved.ours`, and reads it back.
+    pub async fn set(&self, saved: &Saved) -> Outcome {
+        self.try_set(saved).await.unwrap_or_else(|error| Outcome::Failed(chain(&error)))
+    }
+
+    /// Reclaims `amount` from a cgroup, at most `chunk` at a time.
+    pub async fn reclaim(
+        &self,
+        (path, id): (&CgroupPath, CgroupId),
+        amount: Bytes,
+        chunk: Bytes,
+    ) -> Outcome {
+        let dir = match self.open(path, id) {
+            Ok(Some(dir)) => dir,
+            Ok(None) => return Outcome::Vanished,
+            Err(error) => return Outcome::Failed(chain(&error)),
         };
-        result.unwrap_or_else(|error| Outcome::Failed(chain(&error)))
+        // memory.reclaim works in the writer and may take seconds: never on the loop's threads.
+        tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk))
+            .await
+            .unwrap_or_else(|panic| Err(ActError::Value(panic.to_string())))
+            .unwrap_or_else(|error| Outcome::Failed(chain(&error)))
     }
 
     /// Puts a knob back, unless somebody else has written it since.
@@ -76,14 +90,14 @@ impl<U: UnitProperties> Actuator<U> {
         Ok(self.cgroups.open(path)?.filter(|dir| dir.id() == id))
     }
 
-    async fn set(&self, step: &Step, knob: Knob, to: Bytes) -> Result<Outcome, ActError> {
-        let Some(dir) = self.open(&step.path, step.id)? else { return Ok(Outcome::Vanished) };
-        if !self.write(&dir, knob, to).await? {
+    async fn try_set(&self, saved: &Saved) -> Result<Outcome, ActError> {
+        let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(Outcome::Vanished) };
+        if !self.write(&dir, saved.knob, saved.ours).await? {
             return Ok(Outcome::Vanished);
         }
-        Ok(match read(&dir, knob)? {
+        Ok(match read(&dir, saved.knob)? {
             None => Outcome::Vanished,
-            Some(value) if value == to => Outcome::Done,
+            Some(value) if value == saved.ours => Outcome::Done,
             Some(other) => Outcome::Overridden(other),
         })
     }
@@ -139,25 +153,26 @@ impl<U: UnitProperties> Actuator<U> {
         Ok(())
     }
 
-    /// Removes the run-time drop-in that setting a property left behind, where nothing but our
-    /// value was in it: a prior of zero is what a unit has without any setting.
-    fn drop_trace(&self, saved: &Saved) {
-        if let (Some(unit), Bytes::ZERO) = (saved.path.unit(), saved.prior) {
-            let (name, _) = property(saved.knob, saved.prior);
-            let file = format!("run/systemd/system.control/{unit}.d/50-{name}.conf");
-            let path = self.host.path(&file);
-            // Absent for scopes and for units that had none; a leftover says what is true anyway.
-            let _ = std::fs::remove_file(&path);
-            let _ = path.parent().map(std::fs::remove_dir);
-        }
+    /// Whether the unit has a run-time setting of this property.
+    pub fn has_setting(&self, path: &CgroupPath, knob: Knob) -> bool {
+        self.setting(path, knob).is_some_and(|file| file.exists())
     }
 
-    async fn reclaim(&self, step: &Step, amount: Bytes, chunk: Bytes) -> Result<Outcome, ActError> {
-        let Some(dir) = self.open(&step.path, step.id)? else { return Ok(Outcome::Vanished) };
-        // memory.reclaim works in the writer and may take seconds: never on the loop's threads.
-        tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk))
-            .await
-            .unwrap_or_else(|panic| Err(ActError::Value(panic.to_string())))
+    /// Where the system manager keeps a run-time setting of this property.
+    fn setting(&self, path: &CgroupPath, knob: Knob) -> Option<PathBuf> {
+        let (name, _) = property(knob, Bytes::ZERO);
+        let file = format!("run/systemd/system.control/{}.d/50-{name}.conf", path.unit()?);
+        Some(self.host.path(&file))
+    }
+
+    /// Removes the run-time setting that ours left behind, unless there was one before.
+    fn drop_trace(&self, saved: &Saved) {
+        let Some(file) = self.setting(&saved.path, saved.knob) else { return };
+        if !saved.had_setting {
+            // Absent for scopes; a leftover says what is true anyway.
+            let _ = std::fs::remove_file(&file);
+            let _ = file.parent().map(std::fs::remove_dir);
+        }
     }
 }
 

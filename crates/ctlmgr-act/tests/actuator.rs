@@ -73,32 +73,29 @@ impl World {
         cgroups.open(&CgroupPath::new(path)).unwrap().unwrap().id()
     }
 
-    fn set(&self, path: &str, to: u64) -> Step {
-        let action = Action::Set {
-            knob: Knob::MemoryLow,
-            from: Bytes(4096),
-            prior: Bytes(4096),
-            to: Bytes(to),
-        };
-        self.step(path, action)
-    }
-
-    fn step(&self, path: &str, action: Action) -> Step {
-        Step {
+    /// memory.low of `path`, 4096 before, about to become `ours`.
+    fn saved(&self, path: &str, ours: u64) -> Saved {
+        Saved {
             path: CgroupPath::new(path),
             id: self.id(path),
-            action,
-            rung: Rung::Protect,
-            reason: Reason("test".into()),
+            knob: Knob::MemoryLow,
+            prior: Bytes(4096),
+            ours: Bytes(ours),
+            before: Bytes(4096),
+            had_setting: false,
         }
+    }
+
+    async fn set(&self, path: &str, ours: u64) -> Outcome {
+        self.actuator.set(&self.saved(path, ours)).await
     }
 }
 
 #[tokio::test]
 async fn units_go_through_the_manager_and_files_do_not() {
     let w = world(None);
-    assert_eq!(w.actuator.carry_out(&w.set(SCOPE, 8192)).await, Outcome::Done);
-    assert_eq!(w.actuator.carry_out(&w.set("docker/abc", 8192)).await, Outcome::Done);
+    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done);
+    assert_eq!(w.set("docker/abc", 8192).await, Outcome::Done);
     assert_eq!(*w.systemd.calls.lock().unwrap(), [("x.scope".to_owned(), "MemoryLow", 8192)]);
     assert_eq!(w.host.read("sys/fs/cgroup/docker/abc/memory.low"), "8192");
 }
@@ -106,33 +103,29 @@ async fn units_go_through_the_manager_and_files_do_not() {
 #[tokio::test]
 async fn a_step_for_another_cgroup_of_the_same_path_is_dropped() {
     let w = world(None);
-    let mut step = w.set(SCOPE, 8192);
-    step.id = CgroupId(step.id.0 + 1);
-    assert_eq!(w.actuator.carry_out(&step).await, Outcome::Vanished);
+    let mut saved = w.saved(SCOPE, 8192);
+    saved.id = CgroupId(saved.id.0 + 1);
+    assert_eq!(w.actuator.set(&saved).await, Outcome::Vanished);
     assert!(w.systemd.calls.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn faults_of_the_manager_become_outcomes() {
     let w = world(Some(Fault::NoSuchUnit));
-    assert_eq!(w.actuator.carry_out(&w.set(SCOPE, 8192)).await, Outcome::Vanished);
+    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Vanished);
     let w = world(Some(Fault::Ignores));
-    assert_eq!(w.actuator.carry_out(&w.set(SCOPE, 8192)).await, Outcome::Overridden(Bytes(4096)));
+    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Overridden(Bytes(4096)));
     let w = world(Some(Fault::Timeout));
-    let Outcome::Failed(text) = w.actuator.carry_out(&w.set(SCOPE, 8192)).await else {
-        panic!("a timeout is a failure")
-    };
+    let Outcome::Failed(text) = w.set(SCOPE, 8192).await else { panic!("a timeout is a failure") };
     assert!(text.contains("MemoryLow of x.scope"), "{text}");
 }
 
 #[tokio::test]
 async fn reclaim_writes_bounded_chunks() {
     let w = world(None);
-    let action = Action::Reclaim { amount: Bytes::mib(5), chunk: Bytes::mib(2) };
-    assert_eq!(
-        w.actuator.carry_out(&w.step(SCOPE, action)).await,
-        Outcome::Reclaimed(Bytes::mib(5))
-    );
+    let target = (&CgroupPath::new(SCOPE), w.id(SCOPE));
+    let outcome = w.actuator.reclaim(target, Bytes::mib(5), Bytes::mib(2)).await;
+    assert_eq!(outcome, Outcome::Reclaimed(Bytes::mib(5)));
     let last = w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.reclaim"));
     assert_eq!(last, (1u64 << 20).to_string(), "two chunks and the rest");
 }
@@ -140,15 +133,8 @@ async fn reclaim_writes_bounded_chunks() {
 #[tokio::test]
 async fn undo_puts_back_only_what_is_still_ours() {
     let w = world(None);
-    let saved = Saved {
-        path: CgroupPath::new(SCOPE),
-        id: w.id(SCOPE),
-        knob: Knob::MemoryLow,
-        prior: Bytes(4096),
-        ours: Bytes(8192),
-        before: Bytes(4096),
-    };
-    w.actuator.carry_out(&w.set(SCOPE, 8192)).await;
+    let saved = w.saved(SCOPE, 8192);
+    w.set(SCOPE, 8192).await;
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert_eq!(w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low")), "4096");
     w.host.write(&format!("sys/fs/cgroup/{SCOPE}/memory.low"), "12288\n");
@@ -161,48 +147,33 @@ async fn undo_puts_back_only_what_is_still_ours() {
 #[tokio::test]
 async fn undo_knows_the_value_before_an_interrupted_write() {
     let w = world(None);
-    w.actuator.carry_out(&w.set(SCOPE, 8192)).await;
-    let saved = Saved {
-        path: CgroupPath::new(SCOPE),
-        id: w.id(SCOPE),
-        knob: Knob::MemoryLow,
-        prior: Bytes(4096),
-        ours: Bytes(16384),
-        before: Bytes(8192),
-    };
+    w.set(SCOPE, 8192).await;
+    let saved = Saved { before: Bytes(8192), ..w.saved(SCOPE, 16384) };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
 }
 
 #[tokio::test]
-async fn undo_of_nothing_leaves_no_drop_in_behind() {
+async fn undo_leaves_no_drop_in_behind_but_the_users_own() {
     let w = world(None);
     let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
     w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
-    w.actuator.carry_out(&w.set("a.slice", 8192)).await;
-    let saved = Saved {
-        path: CgroupPath::new("a.slice"),
-        id: w.id("a.slice"),
-        knob: Knob::MemoryLow,
-        prior: Bytes::ZERO,
-        ours: Bytes(8192),
-        before: Bytes(4096),
-    };
+    w.set("a.slice", 8192).await;
+    let saved = Saved { prior: Bytes::ZERO, ..w.saved("a.slice", 8192) };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert!(!w.host.root().join("run/systemd/system.control/a.slice.d").exists());
+    w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
+    assert!(w.actuator.has_setting(&saved.path, saved.knob));
+    w.set("a.slice", 8192).await;
+    let saved = Saved { prior: Bytes(4096), had_setting: true, ..saved };
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert!(w.host.root().join(drop_in).exists());
 }
 
 /// A slice goes with its last container, but its unit would come again with our value.
 #[tokio::test]
 async fn undo_reaches_the_unit_of_a_slice_that_is_gone() {
     let w = world(None);
-    let saved = Saved {
-        path: CgroupPath::new("a.slice"),
-        id: w.id("a.slice"),
-        knob: Knob::MemoryLow,
-        prior: Bytes::ZERO,
-        ours: Bytes(8192),
-        before: Bytes(4096),
-    };
+    let saved = Saved { prior: Bytes::ZERO, ..w.saved("a.slice", 8192) };
     let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
     w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
     std::fs::remove_dir_all(w.host.root().join("sys/fs/cgroup/a.slice")).unwrap();

@@ -56,6 +56,15 @@ pub enum Action {
         /// Value after.
         to: Bytes,
     },
+    /// Give a knob back: nothing of ours belongs there any more.
+    Release {
+        /// Which file.
+        knob: Knob,
+        /// What ctlmgr last wrote; anything else is another writer's and stays.
+        ours: Bytes,
+        /// What others last wrote: it is put back.
+        prior: Bytes,
+    },
     /// Ask the kernel to reclaim, at most `chunk` at a time.
     Reclaim {
         /// How much in all.
@@ -100,6 +109,9 @@ impl fmt::Display for Step {
         match &self.action {
             Action::Set { knob, from, to, .. } => {
                 write!(f, "{} {knob}: {from} -> {to}", self.path)
+            }
+            Action::Release { knob, ours, prior } => {
+                write!(f, "{} {knob}: {ours} given back, {prior} as before", self.path)
             }
             Action::Reclaim { amount, .. } => write!(f, "{} reclaim {amount}", self.path),
         }
@@ -246,6 +258,9 @@ pub struct Saved {
     pub ours: Bytes,
     /// What was there before that write: still there if the write never came through.
     pub before: Bytes,
+    /// Whether the unit had a run-time setting of its own (`systemctl set-property --runtime`),
+    /// which undo must leave in place; known once the journal has the knob.
+    pub had_setting: bool,
 }
 
 impl Saved {
@@ -274,6 +289,7 @@ impl Step {
     pub fn to_save(&self) -> Option<Saved> {
         let Action::Set { knob, prior, from, to } = self.action else { return None };
         let path = self.path.clone();
-        Some(Saved { path, id: self.id, knob, prior, ours: to, before: from })
+        let had_setting = false;
+        Some(Saved { path, id: self.id, knob, prior, ours: to, before: from, had_setting })
     }
 }

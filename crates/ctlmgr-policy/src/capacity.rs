@@ -17,7 +17,8 @@ pub(crate) fn account(
     let cache_inside: Bytes = groups().map(file_cache).sum();
     let cache_outside = host.reclaimable_cache - cache_inside;
     let unlisted = host.mem_total - host.mem_free - held - cache_outside;
-    let headroom = settings.headroom.of(host.mem_total);
+    // More than half of the memory idle is a slip of the pen, not a wish.
+    let headroom = settings.headroom.of(host.mem_total).min(Bytes(host.mem_total.0 / 2));
     CapacityAccount {
         total: host.mem_total,
         host: unlisted,

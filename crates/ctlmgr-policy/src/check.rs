@@ -72,7 +72,8 @@ pub fn check(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Viola
 fn check_steps(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violation> {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
-    for step in &plan.steps {
+    // What is given back may be gone from the snapshot, and its value is compared when it is.
+    for step in plan.steps.iter().filter(|s| !matches!(s.action, Action::Release { .. })) {
         let Some(group) = groups.get(&step.id).filter(|g| g.path == step.path) else {
             out.push(Violation::UnknownTarget(step.clone()));
             continue;
@@ -130,7 +131,7 @@ fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
         .iter()
         .filter_map(|s| match s.action {
             Action::Reclaim { amount, .. } => Some(amount),
-            Action::Set { .. } => None,
+            Action::Set { .. } | Action::Release { .. } => None,
         })
         .sum();
     let is_needless = sum > Bytes::ZERO && !plan.account.is_contended();

@@ -8,7 +8,7 @@
 //! # Algorithm
 //! For every ancestor: needed = prior + Σ protection of the managed workloads below it. Raise it
 //! to needed plus slack when it is below; lower it when it is far above. `prior` is what others
-//! had set: it is theirs and stays on top.
+//! had set: it is theirs and stays on top. An ancestor with nothing below it needs no cover.
 //!
 //! # Properties
 //! After the plan every ancestor is at least the sum of its managed workloads; an administrator's
@@ -18,9 +18,6 @@ use ctlmgr_model::{Bytes, Group, Percent};
 
 /// What a covering ancestor should hold, or `None` where it is well as it is.
 pub(crate) fn target(observed: Bytes, prior: Bytes, below: Bytes, step: Bytes) -> Option<Bytes> {
-    if below == Bytes::ZERO {
-        return (observed != prior).then_some(prior);
-    }
     let needed = prior + below;
     let slack = needed.scaled(Percent(2)).max(step);
     let roomy = (needed + slack).page_ceil();

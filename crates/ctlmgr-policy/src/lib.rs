@@ -5,6 +5,7 @@
 
 mod capacity;
 pub mod check;
+mod complaint;
 mod cover;
 mod demand;
 mod entitlement;
@@ -15,6 +16,7 @@ pub mod share;
 mod state;
 #[cfg(test)]
 mod testing;
+mod verdict;
 
 pub use check::{Violation, check};
 pub use entitlement::{Entitlement, entitlement};

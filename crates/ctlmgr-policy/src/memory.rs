@@ -15,36 +15,21 @@
 //! # Properties (tested here and in the closed loop of the testkit)
 //! Pure; in a steady world the second plan has no `Set`; a change under the hysteresis is not
 //! written; at most one write per knob and second; Σ memory.low of workloads ≤ capacity up to
-//! hysteresis; a gap (missing workload, missing PSI) removes steps, never adds one.
-
-use std::collections::BTreeMap;
+//! hysteresis; a knob that no plan wants any more is given back; with a gap in the reading no
+//! step takes anything from anybody.
 
 use ctlmgr_model::{
-    Action, Bound, Bytes, CapacityAccount, Group, Knob, Millis, Percent, Plan, Reason, Rung,
-    Settings, Snapshot, Step, Verdict, VerdictKind, WorkloadName,
+    Action, Bytes, CapacityAccount, CgroupPath, Group, Knob, Millis, Plan, Reason, Rung, Settings,
+    Snapshot, Step, Verdict, VerdictKind,
 };
 
+use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
-use crate::demand::{Estimate, basis, estimate_all};
-use crate::entitlement::{Entitlement, entitlement};
+use crate::demand::estimate_all;
 use crate::order::order;
 use crate::reclaim::{Holding, reclaim};
-use crate::share::{Claim, MAX_BYTES, divide};
-use crate::state::State;
-
-/// Least time between two writes of one knob.
-const WRITE_INTERVAL: Millis = Millis(1000);
-/// Hard protection is given for floors up to this part of the capacity.
-const FLOOR_PART: Percent = Percent(80);
-
-/// A participant in the division: a managed workload or a bystander.
-struct Party<'a> {
-    name: WorkloadName,
-    kind: VerdictKind,
-    group: &'a Group,
-    entitlement: Entitlement,
-    estimate: Estimate,
-}
+use crate::state::{State, WRITE_INTERVAL};
+use crate::verdict::{Party, parties, verdicts};
 
 /// Decides what to do about memory.
 ///
@@ -57,170 +42,12 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let demand = parties.iter().map(|p| p.estimate.demand).sum();
     let account = crate::capacity::account(&settings.memory, snapshot, demand);
     let mut complaints = complaints(&state, snapshot, &parties);
+    complaints.extend(troubles(settings, &state, snapshot, &account, &parties));
     let verdicts = verdicts(&account, &parties, &mut complaints);
     let context = Context { settings, state: &state, snapshot, account: &account };
     let steps = context.steps(&parties, &verdicts);
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
     (plan, state)
-}
-
-fn parties<'a>(settings: &Settings, state: &State, snapshot: &'a Snapshot) -> Vec<Party<'a>> {
-    let managed = snapshot.workloads.iter().map(|w| Party {
-        name: w.name.clone(),
-        kind: VerdictKind::Workload,
-        group: &w.group,
-        entitlement: entitlement(settings, w),
-        estimate: state.estimates[&w.group.id],
-    });
-    let bystanders = snapshot.bystanders.iter().map(|g| Party {
-        name: WorkloadName(g.path.name().to_owned()),
-        kind: VerdictKind::Bystander,
-        group: g,
-        entitlement: of_bystander(settings, g),
-        estimate: state.estimates[&g.id],
-    });
-    managed.chain(bystanders).collect()
-}
-
-fn of_bystander(settings: &Settings, group: &Group) -> Entitlement {
-    let rules = &settings.memory.bystanders;
-    let name = group.path.name();
-    let is_spared = rules.spared.iter().any(|p| p.matches(name));
-    Entitlement {
-        managed: !is_spared,
-        weight: rules.weight,
-        weight_from: "bystanders.weight".to_owned(),
-        promise: None,
-        floor: rules.floor,
-        complaints: Vec::new(),
-    }
-}
-
-/// What could not be followed, and who else writes.
-fn complaints(state: &State, snapshot: &Snapshot, parties: &[Party<'_>]) -> Vec<String> {
-    let mut out: Vec<String> =
-        parties.iter().flat_map(|p| p.entitlement.complaints.iter().cloned()).collect();
-    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.ancestors);
-    for group in groups {
-        for knob in Knob::ALL {
-            let observed = read(group, knob);
-            if state.was_overridden(group, knob, observed) {
-                out.push(format!(
-                    "{}: {knob} was changed to {observed} by another writer",
-                    group.path
-                ));
-            }
-        }
-    }
-    out
-}
-
-/// Unmanaged and spared parties keep what they hold; their demand is not up for division.
-fn claim(party: &Party<'_>, index: usize) -> Claim {
-    let e = &party.entitlement;
-    let max = party.group.memory.max.bytes();
-    let floor = if e.managed { e.floor } else { party.estimate.demand };
-    Claim {
-        // Two containers may share a name for a moment while one is replaced.
-        name: format!("{}\0{index:06}", party.name),
-        weight: e.weight,
-        // One label with an absurd size must not cost everybody their shares.
-        basis: basis(e.promise, &party.estimate).min(MAX_BYTES),
-        demand: party.estimate.demand.min(MAX_BYTES),
-        floor: max.map_or(floor, |m| floor.min(m)).min(MAX_BYTES),
-        max,
-    }
-}
-
-fn verdicts(
-    account: &CapacityAccount,
-    parties: &[Party<'_>],
-    complaints: &mut Vec<String>,
-) -> Vec<Verdict> {
-    let claims: Vec<Claim> = parties.iter().enumerate().map(|(i, p)| claim(p, i)).collect();
-    let division = match divide(account.capacity, &claims) {
-        Ok(division) => division,
-        Err(error) => {
-            complaints.push(format!("no shares: {error}"));
-            return Vec::new();
-        }
-    };
-    if division.unmet_floor_bytes > Bytes::ZERO {
-        complaints.push(format!("floors exceed the capacity by {}", division.unmet_floor_bytes));
-    }
-    // Shares come back sorted by the unique claim name.
-    let by_name: BTreeMap<&str, _> = division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
-    claims
-        .iter()
-        .zip(parties)
-        .map(|(claim, party)| {
-            let share = by_name[claim.name.as_str()];
-            verdict(account, party, claim, (share.share_bytes, share.bound))
-        })
-        .collect()
-}
-
-fn verdict(
-    account: &CapacityAccount,
-    party: &Party<'_>,
-    claim: &Claim,
-    (share, bound): (Bytes, Bound),
-) -> Verdict {
-    let memory = &party.group.memory;
-    Verdict {
-        name: party.name.clone(),
-        kind: party.kind,
-        path: party.group.path.clone(),
-        weight: claim.weight,
-        weight_from: party.entitlement.weight_from.clone(),
-        promise: party.entitlement.promise,
-        basis: claim.basis,
-        demand: claim.demand,
-        held: memory.current,
-        swapped: memory.swap,
-        share,
-        bound,
-        floor: claim.floor,
-        refaults_per_sec: party.estimate.refaults_per_sec,
-        stall_pct: memory.pressure.map(|p| percent(p.some.avg10_pct)),
-        reason: Reason(explain(account, party, claim, (share, bound))),
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to 0–100 before the cast"
-)]
-fn percent(value: f32) -> Percent {
-    Percent(value.clamp(0.0, 100.0).round() as u8)
-}
-
-fn explain(
-    account: &CapacityAccount,
-    party: &Party<'_>,
-    claim: &Claim,
-    (share, bound): (Bytes, Bound),
-) -> String {
-    if !party.entitlement.managed {
-        return "not managed: left alone".to_owned();
-    }
-    match bound {
-        Bound::Demand => format!("keeps all of the {} it needs", claim.demand),
-        Bound::Max => format!("keeps up to its hard limit of {share}"),
-        Bound::Floor => format!("gives way down to its floor of {share}"),
-        Bound::Weight => {
-            let kept = u128::from(share.0) * 100 / u128::from(claim.demand.0.max(1));
-            let size = match party.entitlement.promise {
-                Some(promise) => format!("a promise of {promise}"),
-                None => format!("{} used over time (nothing promised)", claim.basis),
-            };
-            format!(
-                "{} is asked for and {} is there: weight {} and {size} keep {share}, {kept} % of its need",
-                account.demand, account.capacity, claim.weight
-            )
-        }
-    }
 }
 
 /// What one cycle reads from.
@@ -253,13 +80,25 @@ impl<'a> Context<'a> {
                 why: v.reason.0.clone(),
             })
             .collect();
-        let min = self.hard(workloads().map(|(p, v)| (p.group, v.floor)).collect());
+        let min = self.hard(&workloads().map(|(p, v)| (p.group, v.floor)).collect::<Vec<_>>());
         let holdings: Vec<_> =
             managed.iter().map(|(p, v)| Holding { group: p.group, share: v.share }).collect();
         let mut steps = self.protect(Knob::MemoryLow, &low);
         steps.extend(self.protect(Knob::MemoryMin, &min));
-        steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
+        if self.may_take() {
+            steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
+                Knob::MemoryLow => is_protected(path, &low),
+                Knob::MemoryMin => is_protected(path, &min),
+            }));
+            steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
+        }
         order(steps)
+    }
+
+    /// With a gap in the reading nobody loses anything: what was not read may need what the
+    /// others seem not to.
+    fn may_take(&self) -> bool {
+        self.snapshot.gaps.is_empty()
     }
 
     /// memory.low of a workload: its share; but without contention nobody needs what a user's own
@@ -270,17 +109,19 @@ impl<'a> Context<'a> {
     }
 
     /// Floors that the host can truly cover, for memory.min; all or none.
-    fn hard(&self, floors: Vec<(&'a Group, Bytes)>) -> Vec<Wanted<'a>> {
+    fn hard(&self, floors: &[(&'a Group, Bytes)]) -> Vec<Wanted<'a>> {
         let sum: Bytes = floors.iter().map(|(_, floor)| *floor).sum();
-        let fits = sum <= self.account.capacity.scaled(FLOOR_PART);
-        floors
-            .into_iter()
-            .map(|(group, floor)| Wanted {
+        if sum > hard_at_most(self.state, self.account) {
+            return Vec::new();
+        }
+        let wanted = |&(group, floor): &(&'a Group, Bytes)| {
+            (floor > Bytes::ZERO).then(|| Wanted {
                 group,
-                amount: if fits { floor } else { Bytes::ZERO },
+                amount: floor,
                 why: format!("floor of {floor}"),
             })
-            .collect()
+        };
+        floors.iter().filter_map(wanted).collect()
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted.
@@ -294,7 +135,9 @@ impl<'a> Context<'a> {
         }
         for ancestor in &self.snapshot.ancestors {
             let below = cover::below(ancestor, after.iter().copied());
-            steps.extend(self.cover(knob, ancestor, below));
+            if below > Bytes::ZERO {
+                steps.extend(self.cover(knob, ancestor, below));
+            }
         }
         steps
     }
@@ -302,11 +145,6 @@ impl<'a> Context<'a> {
     fn protect_one(&self, knob: Knob, wanted: &Wanted<'a>) -> Option<Step> {
         let observed = read(wanted.group, knob);
         let to = wanted.amount.page_floor();
-        if knob == Knob::MemoryMin && to == Bytes::ZERO {
-            // Nothing of ours belongs here: give back what was here before us, if we wrote.
-            let prior = self.state.prior(wanted.group, knob, observed);
-            return self.step(knob, wanted.group, prior, "no floor any more");
-        }
         if observed.abs_diff(to) < self.dead_band(observed) {
             return None;
         }
@@ -333,7 +171,7 @@ impl<'a> Context<'a> {
             .state
             .written_at(group, knob)
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
-        if recent || from == to {
+        if recent || from == to || (to < from && !self.may_take()) {
             return None;
         }
         let prior = self.state.prior(group, knob, from);
@@ -350,8 +188,14 @@ impl<'a> Context<'a> {
 fn target_of(step: &Step) -> Bytes {
     match step.action {
         Action::Set { to, .. } => to,
+        Action::Release { prior, .. } => prior,
         Action::Reclaim { .. } => Bytes::ZERO,
     }
+}
+
+/// Whether a knob at `path` protects one of `wanted`, or covers it.
+fn is_protected(path: &CgroupPath, wanted: &[Wanted<'_>]) -> bool {
+    wanted.iter().any(|w| w.group.path.is_within(path))
 }
 
 /// The value of a knob in a snapshot.
@@ -365,6 +209,7 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entitlement::entitlement;
     use crate::testing::*;
     use ctlmgr_model::{Outcome, Weight};
 
@@ -383,7 +228,11 @@ mod tests {
     /// Carries out the `Set` steps on the snapshot, as the kernel would.
     fn apply(plan: &Plan, state: &mut State, snapshot: &mut Snapshot) {
         for step in &plan.steps {
-            let Action::Set { knob, to, .. } = step.action else { continue };
+            let (knob, to) = match step.action {
+                Action::Set { knob, to, .. } => (knob, to),
+                Action::Release { knob, prior, .. } => (knob, prior),
+                Action::Reclaim { .. } => continue,
+            };
             state.learn(step, &Outcome::Done, snapshot.at);
             let groups = snapshot.workloads.iter_mut().map(|w| &mut w.group);
             for group in groups.chain(&mut snapshot.ancestors).filter(|g| g.id == step.id) {
@@ -489,6 +338,80 @@ mod tests {
         let Action::Set { prior, .. } = step.action else { panic!("no set") };
         assert_eq!(prior, Bytes::ZERO);
         assert_eq!(plan.complaints, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_not_managed_any_more_is_given_back() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(400), M(600));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.at = Millis(20_000);
+        let facts = match &mut snapshot.workloads[0].source {
+            ctlmgr_model::Source::Container(facts) => facts,
+            ctlmgr_model::Source::Unit(_) => panic!("a container"),
+        };
+        facts.labels.insert("ctlmgr.managed".into(), "false".into());
+        let gone = snapshot.workloads.pop().unwrap().group.path;
+        let (plan, mut state) = decide(&settings, state, &snapshot);
+        assert_eq!(crate::check(&settings, &plan, &snapshot), []);
+        let released = |plan: &Plan| -> Vec<_> {
+            let is_release = |s: &&Step| matches!(s.action, Action::Release { .. });
+            plan.steps.iter().filter(is_release).map(|s| s.path.clone()).collect()
+        };
+        let unmanaged = snapshot.workloads[0].group.path.clone();
+        assert_eq!(released(&plan), [unmanaged, gone, ctlmgr_model::CgroupPath::new("a.slice")]);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.at = Millis(30_000);
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert_eq!(plan.steps, [], "given back once");
+    }
+
+    #[test]
+    fn with_a_gap_nobody_loses_anything() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(430), M(830));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.at = Millis(20_000);
+        (snapshot.host.mem_free, snapshot.host.mem_total) = (M(30), M(1390));
+        snapshot.workloads.pop();
+        let (plan, _) = decide(&settings, state.clone(), &snapshot);
+        assert_ne!(plan.steps, []);
+        let what = "/a.slice/docker".to_owned();
+        snapshot.gaps.push(ctlmgr_model::Gap { what, why: "test".into() });
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert_eq!(plan.steps, []);
+        assert!(plan.complaints.iter().any(|c| c.contains("could be read")));
+    }
+
+    #[test]
+    fn floors_do_not_flap_around_their_limit() {
+        let mut settings = Settings::default();
+        settings.rules.push(ctlmgr_model::Rule {
+            selector: ctlmgr_model::Selector {
+                field: ctlmgr_model::SelectorField::Name,
+                pattern: glob::Pattern::new("*").unwrap(),
+            },
+            effect: ctlmgr_model::RuleEffect { floor: Some(M(480)), ..Default::default() },
+            origin: ctlmgr_model::Origin { file: "t".into(), line: 1 },
+        });
+        let min = |plan: &Plan| {
+            plan.steps.iter().filter(|s| s.to_string().contains("memory.min")).count()
+        };
+        // 960 MiB of floors: above 80 % of 1130, below 80 % of 1230, below 90 % of either.
+        let tight = host(M(1300), pair(M(500), M(500)).workloads, Vec::new());
+        let (plan, _) = decide(&settings, State::default(), &tight);
+        assert_eq!(min(&plan), 0);
+        assert!(plan.complaints.iter().any(|c| c.contains("too much for hard protection")));
+        let mut roomy = host(M(1400), tight.workloads.clone(), Vec::new());
+        let (plan, mut state) = decide(&settings, State::default(), &roomy);
+        assert_eq!(min(&plan), 3);
+        apply(&plan, &mut state, &mut roomy);
+        let mut tight = host(M(1300), roomy.workloads.clone(), Vec::new());
+        (tight.ancestors, tight.at) = (roomy.ancestors, Millis(20_000));
+        let (plan, _) = decide(&settings, state, &tight);
+        assert_eq!(min(&plan), 0, "{:?}", plan.steps);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) fn order(mut steps: Vec<Step>) -> Vec<Step> {
 pub(crate) fn key(step: &Step) -> (u8, i64) {
     let depth = i64::try_from(step.path.ancestors().count()).unwrap_or(i64::MAX);
     match &step.action {
+        Action::Release { .. } => (0, -depth),
         Action::Set { from, to, .. } if to < from => (0, -depth),
         Action::Set { .. } => (1, depth),
         Action::Reclaim { .. } => (2, depth),

@@ -84,7 +84,7 @@ pub enum ShareError {
     #[error("workload `{0}` is named twice")]
     Duplicate(String),
     /// The floor lies above the hard limit.
-    #[error("workload `{name}`: floor {floor} is above max {max}")]
+    #[error("workload `{name}`: floor {} B is above max {} B", floor.0, max.0)]
     FloorAboveMax {
         /// Whose.
         name: String,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Group, Knob, Millis, Outcome, Saved, Step};
+use ctlmgr_model::{
+    Action, Bytes, CgroupId, CgroupPath, Group, Knob, Millis, Outcome, Reason, Rung, Saved, Step,
+};
 
 use crate::demand::Estimate;
 
@@ -24,6 +26,20 @@ pub(crate) struct Written {
     at: Millis,
 }
 
+/// Least time between two writes of one knob.
+pub(crate) const WRITE_INTERVAL: Millis = Millis(1000);
+
+fn release(saved: &Saved) -> Step {
+    let Saved { knob, prior, ours, .. } = *saved;
+    Step {
+        path: saved.path.clone(),
+        id: saved.id,
+        action: Action::Release { knob, ours, prior },
+        rung: Rung::Protect,
+        reason: Reason("nothing here is to be protected any more".to_owned()),
+    }
+}
+
 impl State {
     /// Takes over a knob from the journal, after a restart.
     pub fn adopt(&mut self, saved: &Saved) {
@@ -38,10 +54,37 @@ impl State {
 
     /// Learns what became of a step at time `at`.
     ///
-    /// A write that failed or was not read back may still come through: either value is ours.
+    /// A write that failed or was not read back may still come through: either value is ours. One
+    /// whose cgroup vanished is remembered too, so that its line in the journal is given up later.
     pub fn learn(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
-        let (Some(saved), false) = (step.to_save(), *outcome == Outcome::Vanished) else { return };
-        self.written.insert((saved.path.clone(), saved.knob), Written { saved, at });
+        match step.action {
+            Action::Set { knob, .. } => {
+                let Some(saved) = step.to_save() else { return };
+                self.written.insert((step.path.clone(), knob), Written { saved, at });
+            }
+            Action::Release { knob, .. } => {
+                let key = (step.path.clone(), knob);
+                match (outcome, self.written.get_mut(&key)) {
+                    (Outcome::Failed(_), Some(written)) => written.at = at,
+                    _ => drop(self.written.remove(&key)),
+                }
+            }
+            Action::Reclaim { .. } => {}
+        }
+    }
+
+    /// Steps that give back every knob of ours that is not among `wanted`.
+    pub(crate) fn release(
+        &self,
+        now: Millis,
+        wanted: impl Fn(&CgroupPath, Knob) -> bool,
+    ) -> Vec<Step> {
+        let is_due = |w: &Written| w.at == Millis(0) || now.since(w.at) >= WRITE_INTERVAL;
+        self.written
+            .iter()
+            .filter(|((path, knob), written)| !wanted(path, *knob) && is_due(written))
+            .map(|(_, written)| release(&written.saved))
+            .collect()
     }
 
     fn of(&self, group: &Group, knob: Knob) -> Option<&Written> {
@@ -64,6 +107,11 @@ impl State {
         // A cgroup that is new at the same path starts with values of its own.
         let written = self.of(group, knob).map(|w| &w.saved);
         written.is_some_and(|w| w.id == group.id && !w.is_ours(observed))
+    }
+
+    /// Whether any group has this knob from ctlmgr.
+    pub(crate) fn has_any(&self, knob: Knob) -> bool {
+        self.written.keys().any(|(_, k)| *k == knob)
     }
 
     /// When the knob was last written.

@@ -33,6 +33,7 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS knob (
         path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
         prior INTEGER NOT NULL, ours INTEGER NOT NULL, before INTEGER NOT NULL,
+        had_setting INTEGER NOT NULL,
         PRIMARY KEY (path, knob)
     ) STRICT;";
 
@@ -69,17 +70,25 @@ impl Journal {
 
     /// Notes, durably, that `saved` is about to be written.
     ///
+    /// Whether the unit had a setting of its own is kept from the first note of the same prior:
+    /// after that the setting is ours.
+    ///
     /// # Errors
     /// The note did not reach stable storage; the knob must not be written then.
     pub fn note(&self, saved: &Saved) -> Result<(), JournalError> {
-        let sql = "INSERT OR REPLACE INTO knob VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let sql = "INSERT INTO knob VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                   ON CONFLICT (path, knob) DO UPDATE SET
+                       had_setting = iif(prior = excluded.prior, had_setting, excluded.had_setting),
+                       cgroup = excluded.cgroup, prior = excluded.prior, ours = excluded.ours,
+                       before = excluded.before";
         let row = params![
             saved.path.as_str(),
             signed(saved.id.0),
             saved.knob.file(),
             signed(saved.prior.0),
             signed(saved.ours.0),
-            signed(saved.before.0)
+            signed(saved.before.0),
+            saved.had_setting
         ];
         self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
     }
@@ -96,12 +105,21 @@ impl Journal {
             .map_err(self.fail("write"))
     }
 
+    /// What is noted of a knob.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn find(&self, path: &CgroupPath, knob: Knob) -> Result<Option<Saved>, JournalError> {
+        let is_it = |s: &Saved| s.path == *path && s.knob == knob;
+        Ok(self.entries()?.into_iter().find(is_it))
+    }
+
     /// Everything that is still to be put back, deepest cgroups first.
     ///
     /// # Errors
     /// The journal cannot be read.
     pub fn entries(&self) -> Result<Vec<Saved>, JournalError> {
-        let sql = "SELECT path, cgroup, knob, prior, ours, before FROM knob
+        let sql = "SELECT path, cgroup, knob, prior, ours, before, had_setting FROM knob
                    ORDER BY length(path) - length(replace(path, '/', '')) DESC, path, knob";
         let read = || {
             let mut statement = self.db.prepare(sql)?;
@@ -127,6 +145,7 @@ fn saved(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Saved>> {
         prior: Bytes(unsigned(row.get(3)?)),
         ours: Bytes(unsigned(row.get(4)?)),
         before: Bytes(unsigned(row.get(5)?)),
+        had_setting: row.get(6)?,
     }))
 }
 
@@ -151,7 +170,25 @@ mod tests {
             prior: Bytes(prior),
             ours: Bytes(ours),
             before: Bytes(prior),
+            had_setting: false,
         }
+    }
+
+    #[test]
+    fn a_setting_of_the_units_own_is_remembered_from_the_first_note() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("undo.db"), "boot").unwrap();
+        let mut saved = note("a.slice", 5, 10);
+        let had = |journal: &Journal| {
+            journal.find(&CgroupPath::new("a.slice"), Knob::MemoryLow).unwrap().unwrap().had_setting
+        };
+        journal.note(&saved).unwrap();
+        saved.had_setting = true;
+        journal.note(&saved).unwrap();
+        assert!(!had(&journal), "what is there now is our own");
+        saved.prior = Bytes(6);
+        journal.note(&saved).unwrap();
+        assert!(had(&journal), "somebody else has set it since");
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Kernel {
     pub fn apply(&mut self, plan: &Plan) {
         for step in &plan.steps {
             match step.action {
-                Action::Set { knob: Knob::MemoryMin, .. } => {}
+                Action::Set { knob: Knob::MemoryMin, .. } | Action::Release { .. } => {}
                 Action::Set { to, .. } if step.path.as_str() == SLICE => self.slice_low = to,
                 Action::Set { to, .. } => {
                     let found = self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == step.id);

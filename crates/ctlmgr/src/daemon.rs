@@ -112,7 +112,10 @@ async fn change_weight(
         let settings: serde_json::Value = client.get("/v1/settings").await?;
         let weight = read_weight(&text, &settings)?;
         let change = WeightChange { name: name.clone(), weight };
-        let _: Status = client.send(Method::PUT, "/v1/weight", &change).await?;
+        let status: Status = client.send(Method::PUT, "/v1/weight", &change).await?;
+        if !is_running(&status, &name) {
+            eprintln!("ctlmgr: no workload is called `{name}` now; the weight waits for one");
+        }
         let told = weight.map_or("as configured".to_owned(), |w| w.to_string());
         return present(json, &change, |_| show::line(&format!("{name}: weight {told}")));
     }
@@ -120,6 +123,10 @@ async fn change_weight(
     present(json, &why.verdict, |v| {
         show::line(&format!("{}: weight {} ({})", v.name, v.weight, v.weight_from));
     })
+}
+
+fn is_running(status: &Status, name: &str) -> bool {
+    status.plan.iter().flat_map(|p| &p.verdicts).any(|v| v.name.0 == name)
 }
 
 /// A number, a class of the running configuration, or `default`.

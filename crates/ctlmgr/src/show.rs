@@ -26,7 +26,11 @@ pub(crate) fn status(status: &Status) {
         line("No reading yet.");
         return status.troubles.iter().for_each(|t| line(&format!("! {t}")));
     };
-    account(&plan.account, status.stall_pct);
+    account(&plan.account);
+    line(&match status.stall_pct {
+        Some(percent) => format!("Stalled for memory in the last 10 s: {percent} % of the time"),
+        None => "Stalled for memory: unknown, the kernel counts no PSI".to_owned(),
+    });
     line("");
     verdicts(&plan.verdicts);
     let c = &status.counters;
@@ -43,14 +47,13 @@ pub(crate) fn status(status: &Status) {
     status.gaps.iter().for_each(|g| line(&format!("? {}: {}", g.what, g.why)));
 }
 
-fn account(account: &CapacityAccount, stall_pct: Option<u8>) {
-    let stall = stall_pct.map_or("unknown".to_owned(), |p| format!("{p} %"));
+fn account(account: &CapacityAccount) {
     line(&format!(
         "{} total - {} host - {} headroom = {} to share",
         account.total, account.host, account.headroom, account.capacity
     ));
     let state = if account.is_contended() { "contended" } else { "everything fits" };
-    line(&format!("{} asked for: {state}; stalled for memory: {stall}", account.demand));
+    line(&format!("{} asked for: {state}", account.demand));
 }
 
 fn verdicts(list: &[Verdict]) {
@@ -74,7 +77,7 @@ fn verdicts(list: &[Verdict]) {
 }
 
 pub(crate) fn plan(plan: &Plan) {
-    account(&plan.account, None);
+    account(&plan.account);
     if plan.steps.is_empty() {
         line("Nothing to do.");
     }

@@ -67,16 +67,21 @@ impl<U: UnitProperties> Daemon<U> {
     }
 
     fn act(&mut self, steps: Vec<Step>) {
+        let Some(journal) = &self.journal else { return };
         let (writes, reclaims) = workers::split(steps);
         // While the writer is busy the plan is made of old values; the next reading plans anew.
-        if let (false, None, Some(journal)) = (writes.is_empty(), &self.busy.writing, &self.journal)
-        {
+        if !writes.is_empty() && self.busy.writing.is_none() {
             let (actuator, done) = (self.actuator.clone(), self.reports.clone());
             self.busy.writing = Some(workers::write(actuator, journal.clone(), writes, done));
         }
         if !reclaims.is_empty() && !self.busy.reclaiming {
             self.busy.reclaiming = true;
-            workers::reclaim(self.actuator.clone(), reclaims, self.reports.clone());
+            workers::reclaim(
+                self.actuator.clone(),
+                journal.clone(),
+                reclaims,
+                self.reports.clone(),
+            );
         }
     }
 
@@ -99,8 +104,14 @@ impl<U: UnitProperties> Daemon<U> {
         match outcome {
             Outcome::Done => {
                 self.counters.writes += 1;
-                if let Action::Set { knob, from, to, .. } = step.action {
-                    info!(%path, %knob, from = from.0, to = to.0, reason, "written");
+                match step.action {
+                    Action::Set { knob, from, to, .. } => {
+                        info!(%path, %knob, from = from.0, to = to.0, reason, "written");
+                    }
+                    Action::Release { knob, prior, .. } => {
+                        info!(%path, %knob, prior = prior.0, reason, "put back");
+                    }
+                    Action::Reclaim { .. } => {}
                 }
             }
             Outcome::Reclaimed(bytes) => {
@@ -139,7 +150,10 @@ impl<U: UnitProperties> Daemon<U> {
 
 fn is_same_knob(a: &Action, b: &Action) -> bool {
     match (a, b) {
-        (Action::Set { knob: a, .. }, Action::Set { knob: b, .. }) => a == b,
+        (
+            Action::Set { knob: a, .. } | Action::Release { knob: a, .. },
+            Action::Set { knob: b, .. } | Action::Release { knob: b, .. },
+        ) => a == b,
         (Action::Reclaim { .. }, Action::Reclaim { .. }) => true,
         _ => false,
     }

@@ -299,10 +299,10 @@ impl<U: UnitProperties> Daemon<U> {
     /// The journal cannot be read, so nothing was put back.
     pub(crate) async fn put_everything_back(&mut self) -> Result<Vec<Reverted>> {
         if let Some(writing) = self.busy.writing.take() {
-            let _ = writing.await;
+            let _ = notify::attended(writing).await;
         }
         let Some(journal) = &self.journal else { return Ok(Vec::new()) };
-        let reverted = revert(&self.actuator, journal).await;
+        let reverted = notify::attended(revert(&self.actuator, journal)).await;
         // What could not be put back is still ours; readings from before are of no use now.
         let left = with_journal(journal, Journal::entries).await.unwrap_or_default();
         self.state.forget_written();

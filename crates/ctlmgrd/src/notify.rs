@@ -1,9 +1,14 @@
 //! What systemd is told. Without `NOTIFY_SOCKET` all of this does nothing.
 
+use std::future::Future;
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tracing::debug;
+
+/// How often systemd hears that slow work goes on, and for how long that holds.
+const BEAT: Duration = Duration::from_secs(5);
+const PATIENCE_USEC: u32 = 30_000_000;
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
@@ -24,6 +29,19 @@ pub(crate) fn status(status: &str) {
 /// The loop moves.
 pub(crate) fn alive() {
     tell(&[NotifyState::Watchdog]);
+}
+
+/// Waits for `work`, which may be slow where the system manager is, and keeps systemd from taking
+/// that for a hang.
+pub(crate) async fn attended<T>(work: impl Future<Output = T>) -> T {
+    let mut beat = tokio::time::interval(BEAT);
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            _ = beat.tick() => tell(&[NotifyState::Watchdog, NotifyState::ExtendTimeoutUsec(PATIENCE_USEC)]),
+        }
+    }
 }
 
 /// The configuration is being read again.

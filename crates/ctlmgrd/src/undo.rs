@@ -37,24 +37,30 @@ pub async fn revert<U: UnitProperties>(
 ) -> Result<Vec<Reverted>> {
     let mut result = Vec::new();
     for saved in with_journal(journal, Journal::entries).await? {
-        let undone = actuator.put_back(&saved).await;
+        let undone = give_back(actuator, journal, &saved).await;
         report(&saved, &undone);
-        let line = Reverted {
-            path: saved.path.to_string(),
-            knob: saved.knob.to_string(),
-            undone: undone.clone(),
-        };
-        result.push(line);
-        if !matches!(undone, Undone::Failed(_)) {
-            // A journal that cannot forget must not keep the other knobs from being put back:
-            // undoing this one again changes nothing.
-            let path = saved.path.clone();
-            if let Err(error) = with_journal(journal, move |j| j.forget(&path, saved.knob)).await {
-                warn!(path = %saved.path, error = format!("{error:#}"), "still in the journal");
-            }
-        }
+        let (path, knob) = (saved.path.to_string(), saved.knob.to_string());
+        result.push(Reverted { path, knob, undone });
     }
     Ok(result)
+}
+
+/// Puts one knob back, and lets the journal forget it.
+pub(crate) async fn give_back<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    saved: &Saved,
+) -> Undone {
+    let undone = actuator.put_back(saved).await;
+    if !matches!(undone, Undone::Failed(_)) {
+        // A journal that cannot forget must not keep the other knobs from being put back:
+        // undoing this one again changes nothing.
+        let (path, knob) = (saved.path.clone(), saved.knob);
+        if let Err(error) = with_journal(journal, move |j| j.forget(&path, knob)).await {
+            warn!(path = %saved.path, error = format!("{error:#}"), "still in the journal");
+        }
+    }
+    undone
 }
 
 fn report(saved: &Saved, undone: &Undone) {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use ctlmgr_act::{Actuator, UnitProperties};
 use ctlmgr_host::chain;
-use ctlmgr_model::{Action, Millis, Outcome, Snapshot, Step};
+use ctlmgr_model::{Action, Millis, Outcome, Saved, Snapshot, Step, Undone};
 use ctlmgr_sense::{Query, Sensor};
 use tokio::sync::mpsc::Sender;
 
-use crate::undo::{SharedJournal, with_journal};
+use crate::undo::{SharedJournal, give_back, with_journal};
 
 /// What a worker reports.
 #[derive(Debug)]
@@ -36,10 +36,10 @@ pub(crate) fn sense(sensor: &Arc<Sensor>, at: Millis, query: Query, done: Sender
 
 /// Splits steps into writes and reclaims.
 pub(crate) fn split(steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
-    steps.into_iter().partition(|s| matches!(s.action, Action::Set { .. }))
+    steps.into_iter().partition(|s| !matches!(s.action, Action::Reclaim { .. }))
 }
 
-/// Writes knobs in order, each after the journal knows it.
+/// Writes knobs in order.
 pub(crate) fn write<U: UnitProperties>(
     actuator: Arc<Actuator<U>>,
     journal: SharedJournal,
@@ -47,35 +47,68 @@ pub(crate) fn write<U: UnitProperties>(
     done: Sender<Report>,
 ) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
-        let mut outcomes = Vec::with_capacity(steps.len());
-        for step in steps {
-            let outcome = match save(&journal, &step).await {
-                Ok(()) => actuator.carry_out(&step).await,
-                Err(error) => Outcome::Failed(format!("{error:#}")),
-            };
-            outcomes.push((step, outcome));
-        }
+        let outcomes = carry_out(&actuator, &journal, steps).await;
         let _ = done.send(Report::Written(outcomes)).await;
     })
-}
-
-async fn save(journal: &SharedJournal, step: &Step) -> anyhow::Result<()> {
-    let Some(saved) = step.to_save() else { return Ok(()) };
-    with_journal(journal, move |j| j.note(&saved)).await
 }
 
 /// Reclaims, one target after the other.
 pub(crate) fn reclaim<U: UnitProperties>(
     actuator: Arc<Actuator<U>>,
+    journal: SharedJournal,
     steps: Vec<Step>,
     done: Sender<Report>,
 ) {
     tokio::spawn(async move {
-        let mut outcomes = Vec::with_capacity(steps.len());
-        for step in steps {
-            let outcome = actuator.carry_out(&step).await;
-            outcomes.push((step, outcome));
-        }
+        let outcomes = carry_out(&actuator, &journal, steps).await;
         let _ = done.send(Report::Reclaimed(outcomes)).await;
     });
+}
+
+async fn carry_out<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    steps: Vec<Step>,
+) -> Vec<(Step, Outcome)> {
+    let mut outcomes = Vec::with_capacity(steps.len());
+    for step in steps {
+        let outcome = carry_out_one(actuator, journal, &step).await;
+        outcomes.push((step, outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")))));
+    }
+    outcomes
+}
+
+/// One step; a knob is written only after the journal knows it.
+async fn carry_out_one<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    step: &Step,
+) -> anyhow::Result<Outcome> {
+    match (&step.action, step.to_save()) {
+        (Action::Reclaim { amount, chunk }, _) => {
+            Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk).await)
+        }
+        (Action::Release { knob, .. }, _) => {
+            let (path, knob) = (step.path.clone(), *knob);
+            let saved = with_journal(journal, move |j| j.find(&path, knob)).await?;
+            let Some(saved) = saved else { return Ok(Outcome::Vanished) };
+            Ok(outcome(give_back(actuator, journal, &saved).await))
+        }
+        (Action::Set { .. }, None) => Ok(Outcome::Vanished),
+        (Action::Set { .. }, Some(saved)) => {
+            let had_setting = actuator.has_setting(&saved.path, saved.knob);
+            let noted = Saved { had_setting, ..saved.clone() };
+            with_journal(journal, move |j| j.note(&noted)).await?;
+            Ok(actuator.set(&saved).await)
+        }
+    }
+}
+
+fn outcome(undone: Undone) -> Outcome {
+    match undone {
+        Undone::PutBack => Outcome::Done,
+        Undone::LeftToOthers(value) => Outcome::Overridden(value),
+        Undone::Vanished => Outcome::Vanished,
+        Undone::Failed(error) => Outcome::Failed(error),
+    }
 }

@@ -14,7 +14,7 @@ mod shape;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Subcommand;
 
 pub use saved::restore;
@@ -56,9 +56,9 @@ enum Command {
     Clean,
 }
 
-/// Runs `cargo xtask vm`.
-pub fn run(arguments: Arguments) -> Result<()> {
-    match arguments.command {
+/// Runs `cargo xtask vm`; returns the exit status.
+pub fn run(arguments: Arguments) -> Result<u8> {
+    let done = match arguments.command {
         Command::Build(shape) => {
             fresh::ensure_guest_tools()?;
             saved::prepare(&shape)
@@ -68,10 +68,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             let mut machine = restore(&shape, &put)?;
             balloon.map_or(Ok(()), |mib| machine.balloon(mib))?;
             let status = machine.run(&command, Duration::from_secs(timeout))?;
-            if status != 0 {
-                bail!("the command ended with status {status}");
-            }
-            Ok(())
+            return Ok(u8::try_from(status).unwrap_or(u8::MAX));
         }
         Command::Shell(shape) => shell(&shape),
         Command::Log => {
@@ -82,7 +79,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Command::Clean => {
             sh::run(&mut sh::privileged(&["rm", "-rf", &image::cache()?.to_string_lossy()]))
         }
-    }
+    };
+    done.map(|()| 0)
 }
 
 fn shell(shape: &Shape) -> Result<()> {

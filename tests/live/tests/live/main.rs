@@ -1,4 +1,4 @@
-//! Live tests: each runs in the guest as root, one after the other, on a fresh boot state.
+//! Live tests: they run in one guest as root, one after the other, and each leaves it as it was.
 
 // libtest runs tests in the order of their names: installation first, removal last.
 mod a_install;

@@ -1,0 +1,168 @@
+//! From a snapshot to shares: who takes part, what each asks for, what each may keep and why.
+
+use std::collections::BTreeMap;
+
+use ctlmgr_model::{
+    Bound, Bytes, CapacityAccount, Group, Percent, Reason, Settings, Snapshot, Verdict,
+    VerdictKind, WorkloadName,
+};
+
+use crate::demand::{Estimate, basis};
+use crate::entitlement::{Entitlement, entitlement};
+use crate::share::{Claim, MAX_BYTES, divide};
+use crate::state::State;
+
+/// A participant in the division: a managed workload or a bystander.
+pub(crate) struct Party<'a> {
+    pub name: WorkloadName,
+    pub kind: VerdictKind,
+    pub group: &'a Group,
+    pub entitlement: Entitlement,
+    pub estimate: Estimate,
+}
+
+/// Everybody who takes part, managed or not.
+pub(crate) fn parties<'a>(
+    settings: &Settings,
+    state: &State,
+    snapshot: &'a Snapshot,
+) -> Vec<Party<'a>> {
+    let managed = snapshot.workloads.iter().map(|w| Party {
+        name: w.name.clone(),
+        kind: VerdictKind::Workload,
+        group: &w.group,
+        entitlement: entitlement(settings, w),
+        estimate: state.estimates[&w.group.id],
+    });
+    let bystanders = snapshot.bystanders.iter().map(|g| Party {
+        name: WorkloadName(g.path.name().to_owned()),
+        kind: VerdictKind::Bystander,
+        group: g,
+        entitlement: of_bystander(settings, g),
+        estimate: state.estimates[&g.id],
+    });
+    managed.chain(bystanders).collect()
+}
+
+fn of_bystander(settings: &Settings, group: &Group) -> Entitlement {
+    let rules = &settings.memory.bystanders;
+    let name = group.path.name();
+    let is_spared = rules.spared.iter().any(|p| p.matches(name));
+    Entitlement {
+        managed: !is_spared,
+        weight: rules.weight,
+        weight_from: "bystanders.weight".to_owned(),
+        promise: None,
+        floor: rules.floor,
+        complaints: Vec::new(),
+    }
+}
+
+/// Unmanaged and spared parties keep what they hold; their demand is not up for division.
+fn claim(party: &Party<'_>, index: usize) -> Claim {
+    let e = &party.entitlement;
+    let max = party.group.memory.max.bytes();
+    let floor = if e.managed { e.floor } else { party.estimate.demand };
+    Claim {
+        // Two containers may share a name for a moment while one is replaced.
+        name: format!("{}\0{index:06}", party.name),
+        weight: e.weight,
+        // One label with an absurd size must not cost everybody their shares.
+        basis: basis(e.promise, &party.estimate).min(MAX_BYTES),
+        demand: party.estimate.demand.min(MAX_BYTES),
+        floor: max.map_or(floor, |m| floor.min(m)).min(MAX_BYTES),
+        max,
+    }
+}
+
+/// What everybody may keep, and why.
+pub(crate) fn verdicts(
+    account: &CapacityAccount,
+    parties: &[Party<'_>],
+    complaints: &mut Vec<String>,
+) -> Vec<Verdict> {
+    let claims: Vec<Claim> = parties.iter().enumerate().map(|(i, p)| claim(p, i)).collect();
+    let division = match divide(account.capacity, &claims) {
+        Ok(division) => division,
+        Err(error) => {
+            complaints.push(format!("no shares: {error}"));
+            return Vec::new();
+        }
+    };
+    if division.unmet_floor_bytes > Bytes::ZERO {
+        complaints.push(format!("floors exceed the capacity by {}", division.unmet_floor_bytes));
+    }
+    // Shares come back sorted by the unique claim name.
+    let by_name: BTreeMap<&str, _> = division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
+    claims
+        .iter()
+        .zip(parties)
+        .map(|(claim, party)| {
+            let share = by_name[claim.name.as_str()];
+            verdict(account, party, claim, (share.share_bytes, share.bound))
+        })
+        .collect()
+}
+
+fn verdict(
+    account: &CapacityAccount,
+    party: &Party<'_>,
+    claim: &Claim,
+    (share, bound): (Bytes, Bound),
+) -> Verdict {
+    let memory = &party.group.memory;
+    Verdict {
+        name: party.name.clone(),
+        kind: party.kind,
+        path: party.group.path.clone(),
+        weight: claim.weight,
+        weight_from: party.entitlement.weight_from.clone(),
+        promise: party.entitlement.promise,
+        basis: claim.basis,
+        demand: claim.demand,
+        held: memory.current,
+        swapped: memory.swap,
+        share,
+        bound,
+        floor: claim.floor,
+        refaults_per_sec: party.estimate.refaults_per_sec,
+        stall_pct: memory.pressure.map(|p| percent(p.some.avg10_pct)),
+        reason: Reason(explain(account, party, claim, (share, bound))),
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0–100 before the cast"
+)]
+fn percent(value: f32) -> Percent {
+    Percent(value.clamp(0.0, 100.0).round() as u8)
+}
+
+fn explain(
+    account: &CapacityAccount,
+    party: &Party<'_>,
+    claim: &Claim,
+    (share, bound): (Bytes, Bound),
+) -> String {
+    if !party.entitlement.managed {
+        return "not managed: left alone".to_owned();
+    }
+    match bound {
+        Bound::Demand => format!("keeps all of the {} it needs", claim.demand),
+        Bound::Max => format!("keeps up to its hard limit of {share}"),
+        Bound::Floor => format!("gives way down to its floor of {share}"),
+        Bound::Weight => {
+            let kept = u128::from(share.0) * 100 / u128::from(claim.demand.0.max(1));
+            let size = match party.entitlement.promise {
+                Some(promise) => format!("a promise of {promise}"),
+                None => format!("{} used over time (nothing promised)", claim.basis),
+            };
+            format!(
+                "{} is asked for and {} is there: weight {} and {size} keep {share}, {kept} % of its need",
+                account.demand, account.capacity, claim.weight
+            )
+        }
+    }
+}
