@@ -172,6 +172,21 @@ pub struct MemorySample {
     pub pressure: Option<Pressure>,
 }
 
+/// What a cgroup did since it was made, and how it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activity {
+    /// CPU time used, in microseconds (`usage_usec` of `cpu.stat`).
+    pub cpu_usec: u64,
+    /// Read from block devices, all together (`rbytes` of `io.stat`).
+    pub read: Bytes,
+    /// Written to block devices, all together (`wbytes` of `io.stat`).
+    pub written: Bytes,
+    /// Whether a process lives here or below (`populated` of `cgroup.events`).
+    pub is_populated: bool,
+    /// Whether its processes are stopped by the freezer, as `docker pause` does (`frozen`).
+    pub is_frozen: bool,
+}
+
 /// One cgroup in a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
@@ -181,6 +196,8 @@ pub struct Group {
     pub id: CgroupId,
     /// Its memory.
     pub memory: MemorySample,
+    /// What it does.
+    pub activity: Activity,
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ mod settings;
 mod snapshot;
 mod workload;
 
-pub use group::{CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
+pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use plan::{
-    Action, Bound, CapacityAccount, Knob, Outcome, Plan, Reason, Rung, Saved, Step, Undone,
+    Action, Bound, CapacityAccount, Doing, Knob, Outcome, Plan, Reason, Rung, Saved, Step, Undone,
     Verdict, VerdictKind,
 };
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};

@@ -153,6 +153,19 @@ pub enum VerdictKind {
     Bystander,
 }
 
+/// What a workload does at present.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doing {
+    /// CPU time per second, in microseconds: 1 000 000 is one CPU.
+    pub cpu_usec_per_sec: u64,
+    /// Read from block devices per second.
+    pub read_per_sec: Bytes,
+    /// Written to block devices per second.
+    pub written_per_sec: Bytes,
+    /// Whether its processes are stopped by the freezer.
+    pub is_frozen: bool,
+}
+
 /// What was decided about one workload, and from what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -184,6 +197,8 @@ pub struct Verdict {
     pub floor: Bytes,
     /// Working-set pages that came back per second.
     pub refaults_per_sec: u64,
+    /// What it does.
+    pub doing: Doing,
     /// Share of the last 10 s in which some task waited for memory, per cent; absent without PSI.
     pub stall_pct: Option<Percent>,
     /// The rule in words.

@@ -18,7 +18,9 @@
 //! basis lies between its old value and demand; at first sight everything in swap counts, because
 //! what is not known must not tighten anything.
 
-use ctlmgr_model::{Bytes, CgroupId, Group, Limit, MemorySample, MemorySettings, Millis};
+use ctlmgr_model::{
+    Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis,
+};
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
@@ -33,6 +35,24 @@ pub(crate) struct Estimate {
     pub basis: Bytes,
     pub refaults: u64,
     pub refaults_per_sec: u64,
+    pub seen: Activity,
+    pub doing: Doing,
+}
+
+/// `now − before` per second.
+fn per_sec(before: u64, now: u64, passed: Millis) -> u64 {
+    let rate = u128::from(now.saturating_sub(before)) * 1000 / u128::from(passed.0.max(1));
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// What a cgroup did per second between two samples; nothing is known at first sight.
+fn doing(before: &Activity, now: &Activity, passed: Millis) -> Doing {
+    Doing {
+        cpu_usec_per_sec: per_sec(before.cpu_usec, now.cpu_usec, passed),
+        read_per_sec: Bytes(per_sec(before.read.0, now.read.0, passed)),
+        written_per_sec: Bytes(per_sec(before.written.0, now.written.0, passed)),
+        is_frozen: now.is_frozen,
+    }
 }
 
 /// The next estimate from the last one and a sample.
@@ -41,17 +61,19 @@ pub(crate) fn estimate(
     last: Option<Estimate>,
     at: Millis,
     memory: &MemorySample,
+    seen: Activity,
 ) -> Estimate {
     let refaults = memory.refault_anon + memory.refault_file;
     let Some(last) = last else {
         // No rate is known yet, and unknown must not tighten: all of its swap may be wanted.
         let demand = capped(working_set(memory) + (memory.swap - memory.swapcached), memory.max);
-        return Estimate { at, demand, basis: demand, refaults, refaults_per_sec: 0 };
+        let doing = Doing { is_frozen: seen.is_frozen, ..Doing::default() };
+        return Estimate { at, demand, basis: demand, refaults, refaults_per_sec: 0, seen, doing };
     };
     let passed = at.since(last.at);
-    let rate = match passed.0 {
-        0 => last.refaults_per_sec,
-        ms => refaults.saturating_sub(last.refaults).saturating_mul(1000) / ms,
+    let (rate, doing) = match passed.0 {
+        0 => (last.refaults_per_sec, last.doing),
+        _ => (per_sec(last.refaults, refaults, passed), doing(&last.seen, &seen, passed)),
     };
     let now = capped(working_set(memory) + returning(memory, rate), memory.max);
     let faded = toward(last.demand, now, passed, settings.demand_half_life);
@@ -62,6 +84,8 @@ pub(crate) fn estimate(
         basis: toward(last.basis, demand, passed, settings.basis_half_life),
         refaults,
         refaults_per_sec: rate,
+        seen,
+        doing,
     }
 }
 
@@ -77,7 +101,9 @@ pub(crate) fn estimate_all<'a>(
     at: Millis,
     groups: impl Iterator<Item = &'a Group>,
 ) -> std::collections::BTreeMap<CgroupId, Estimate> {
-    groups.map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), at, &g.memory))).collect()
+    groups
+        .map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), at, &g.memory, g.activity)))
+        .collect()
 }
 
 fn working_set(memory: &MemorySample) -> Bytes {
@@ -125,18 +151,21 @@ mod tests {
         let mut memory = sample(Bytes::mib(100));
         memory.inactive_file = Bytes::mib(900);
         memory.current = Bytes::mib(1000);
-        assert_eq!(estimate(&settings(), None, Millis(0), &memory).demand, Bytes::mib(100));
+        assert_eq!(
+            estimate(&settings(), None, Millis(0), &memory, Activity::default()).demand,
+            Bytes::mib(100)
+        );
     }
 
     #[test]
     fn what_comes_back_from_swap_is_need() {
         let mut memory = sample(Bytes::mib(500));
-        let first = estimate(&settings(), None, Millis(0), &memory);
+        let first = estimate(&settings(), None, Millis(0), &memory, Activity::default());
         memory.swap = Bytes::mib(300);
-        let idle = estimate(&settings(), Some(first), Millis(1000), &memory);
+        let idle = estimate(&settings(), Some(first), Millis(1000), &memory, Activity::default());
         assert_eq!(idle.demand, Bytes::mib(500), "swapped and never wanted: cold");
         memory.refault_anon = 2000;
-        let hot = estimate(&settings(), Some(idle), Millis(2000), &memory);
+        let hot = estimate(&settings(), Some(idle), Millis(2000), &memory, Activity::default());
         assert_eq!(hot.refaults_per_sec, 2000);
         assert_eq!(hot.demand, Bytes::mib(800));
     }
@@ -145,16 +174,24 @@ mod tests {
     fn at_first_sight_all_swap_may_be_wanted() {
         let mut memory = sample(Bytes::mib(500));
         memory.swap = Bytes::mib(300);
-        let first = estimate(&settings(), None, Millis(0), &memory);
+        let first = estimate(&settings(), None, Millis(0), &memory, Activity::default());
         assert_eq!(first.demand, Bytes::mib(800));
-        let later = estimate(&settings(), Some(first), Millis(600_000), &memory);
+        let later =
+            estimate(&settings(), Some(first), Millis(600_000), &memory, Activity::default());
         assert!(later.demand < Bytes::mib(501), "cold after all: {}", later.demand);
     }
 
     #[test]
     fn a_sudden_hog_does_not_earn_basis() {
-        let small = estimate(&settings(), None, Millis(0), &sample(Bytes::mib(10)));
-        let big = estimate(&settings(), Some(small), Millis(30_000), &sample(Bytes::mib(1000)));
+        let small =
+            estimate(&settings(), None, Millis(0), &sample(Bytes::mib(10)), Activity::default());
+        let big = estimate(
+            &settings(),
+            Some(small),
+            Millis(30_000),
+            &sample(Bytes::mib(1000)),
+            Activity::default(),
+        );
         assert_eq!(big.demand, Bytes::mib(1000));
         assert!(big.basis < Bytes::mib(50), "{}", big.basis);
     }
@@ -164,10 +201,10 @@ mod tests {
         fn bounds(old in 0u64..1 << 40, now in 0u64..1 << 40, swap in 0u64..1 << 40,
                   refaults in 0u64..1 << 30, ms in 0u64..1 << 32, max in proptest::option::of(1u64..1 << 40)) {
             let limit = max.map_or(Limit::Max, |m| Limit::Bytes(Bytes(m)));
-            let first = estimate(&settings(), None, Millis(0), &sample(Bytes(old)));
+            let first = estimate(&settings(), None, Millis(0), &sample(Bytes(old)), Activity::default());
             let mut memory = sample(Bytes(now));
             (memory.max, memory.swap, memory.refault_anon) = (limit, Bytes(swap), refaults);
-            let next = estimate(&settings(), Some(first), Millis(ms), &memory);
+            let next = estimate(&settings(), Some(first), Millis(ms), &memory, Activity::default());
             prop_assert!(next.demand >= capped(Bytes(now), limit));
             prop_assert!(next.demand <= capped(Bytes(u64::MAX), limit));
             let (low, high) = (first.basis.min(next.demand), first.basis.max(next.demand));

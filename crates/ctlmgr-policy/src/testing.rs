@@ -25,7 +25,8 @@ pub(crate) fn sample(anon: Bytes) -> MemorySample {
 }
 
 pub(crate) fn group(path: &str, id: u64, anon: Bytes) -> Group {
-    Group { path: CgroupPath::new(path), id: CgroupId(id), memory: sample(anon) }
+    let activity = Activity { is_populated: true, ..Activity::default() };
+    Group { path: CgroupPath::new(path), id: CgroupId(id), memory: sample(anon), activity }
 }
 
 /// A container below `a.slice`, with a promise.

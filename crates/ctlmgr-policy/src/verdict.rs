@@ -126,6 +126,7 @@ fn verdict(
         bound,
         floor: claim.floor,
         refaults_per_sec: party.estimate.refaults_per_sec,
+        doing: party.estimate.doing,
         stall_pct: memory.pressure.map(|p| percent(p.some.avg10_pct)),
         reason: Reason(explain(account, party, claim, (share, bound))),
     }

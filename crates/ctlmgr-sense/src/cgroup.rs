@@ -1,7 +1,7 @@
 //! Files of the memory controller, as text to values (kernel: admin-guide/cgroup-v2.rst).
 
 use ctlmgr_host::{CgroupDir, HostError, Result};
-use ctlmgr_model::{Bytes, Group, Limit, MemoryEvents, MemorySample};
+use ctlmgr_model::{Activity, Bytes, Group, Limit, MemoryEvents, MemorySample};
 
 use crate::machine::parse_pressure;
 
@@ -47,6 +47,52 @@ pub fn parse_events(text: &str) -> Option<MemoryEvents> {
         }
     }
     Some(events)
+}
+
+/// CPU time in microseconds, from `cpu.stat`.
+pub fn parse_cpu(text: &str) -> Option<u64> {
+    let mut usage = None;
+    for pair in pairs(text) {
+        let (key, count) = pair?;
+        if key == "usage_usec" {
+            usage = Some(count);
+        }
+    }
+    usage
+}
+
+/// Bytes read and written over all devices, from `io.stat`: lines of `major:minor key=number …`.
+/// A device that did nothing yet may stand there without keys.
+pub fn parse_io(text: &str) -> Option<(Bytes, Bytes)> {
+    let (mut read, mut written) = (Bytes::ZERO, Bytes::ZERO);
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        words.next()?.split_once(':')?;
+        for word in words {
+            let (key, number) = word.split_once('=')?;
+            match key {
+                "rbytes" => read = read + parse_bytes(number)?,
+                "wbytes" => written = written + parse_bytes(number)?,
+                // Others may hold words, as the cost model's do.
+                _ => {}
+            }
+        }
+    }
+    Some((read, written))
+}
+
+/// `populated` and `frozen` of `cgroup.events`.
+pub fn parse_state(text: &str) -> Option<(bool, bool)> {
+    let (mut is_populated, mut is_frozen) = (false, false);
+    for pair in pairs(text) {
+        let (key, count) = pair?;
+        match key {
+            "populated" => is_populated = count != 0,
+            "frozen" => is_frozen = count != 0,
+            _ => {}
+        }
+    }
+    Some((is_populated, is_frozen))
 }
 
 /// What is taken from `memory.stat`. Keys that a kernel lacks stay zero.
@@ -111,7 +157,21 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
         // Reading fails with EOPNOTSUPP where PSI is off; that is an absence, not a fault.
         pressure: read(dir, "memory.pressure", parse_pressure).ok().flatten(),
     };
-    Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory }))
+    let activity = read_activity(dir)?;
+    Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory, activity }))
+}
+
+/// What a cgroup does. A controller that is not enabled here counts nothing.
+fn read_activity(dir: &CgroupDir) -> Result<Activity> {
+    let (read_bytes, written) = read(dir, "io.stat", parse_io)?.unwrap_or_default();
+    let (is_populated, is_frozen) = read(dir, "cgroup.events", parse_state)?.unwrap_or_default();
+    Ok(Activity {
+        cpu_usec: read(dir, "cpu.stat", parse_cpu)?.unwrap_or_default(),
+        read: read_bytes,
+        written,
+        is_populated,
+        is_frozen,
+    })
 }
 
 /// Reads and parses one file of a cgroup.
@@ -154,10 +214,16 @@ mod tests {
     knob!(memory_stat, parse_stat, "anon 5\nfile 9\nworkingset_refault_anon 7\n"
         => MemoryStat { anon: 5, refault_anon: 7, ..MemoryStat::default() }, "anon\n");
 
+    knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => 42, "user_usec 40\n");
+    knob!(io_stat, parse_io, "8:0 rbytes=10 wbytes=2 rios=1 cost.ctrl=auto\n254:0 rbytes=5\n7:0\n"
+        => (Bytes(15), Bytes(2)), "8:0 rbytes\n");
+    knob!(cgroup_events, parse_state, "populated 1\nfrozen 0\n" => (true, false), "populated");
+
     proptest! {
         #[test]
-        fn any_text_parses_or_not(text in "([a-z_]{0,8} ?-?[0-9]{0,22}\n){0,6}|.*") {
+        fn any_text_parses_or_not(text in "([a-z_]{0,8} ?-?[0-9]{0,22}\n){0,6}|([0-9]:[0-9] ([a-z]{1,6}=?[0-9]{0,22} ?){0,3}\n){0,3}|.*") {
             let _ = (parse_bytes(&text), parse_limit(&text), parse_events(&text), parse_stat(&text));
+            let _ = (parse_cpu(&text), parse_io(&text), parse_state(&text));
         }
     }
 }

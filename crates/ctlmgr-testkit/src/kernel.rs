@@ -12,7 +12,7 @@
 //! fast a disk is.
 
 use ctlmgr_model::{
-    Action, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
+    Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
     LruFlavour, MemoryEvents, MemorySample, Millis, Plan, Snapshot, Source, Workload, WorkloadName,
 };
 
@@ -203,6 +203,7 @@ impl Kernel {
                 path: CgroupPath::new(SLICE),
                 id: CgroupId(1),
                 memory: MemorySample { low: self.slice_low, ..memory(managed) },
+                activity: Activity::default(),
             }],
             gaps: Vec::new(),
         }
@@ -271,7 +272,8 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         refault_anon: set.refaults,
         ..memory(set.resident)
     };
-    Group { path: CgroupPath::new(path), id, memory }
+    let activity = Activity { is_populated: true, ..Activity::default() };
+    Group { path: CgroupPath::new(path), id, memory, activity }
 }
 
 fn memory(anon: Bytes) -> MemorySample {

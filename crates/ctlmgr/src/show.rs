@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ctlmgr_api::{Decision, Difference, Finding, Reverted, Severity, Status, Why};
-use ctlmgr_model::{Bytes, CapacityAccount, Outcome, Plan, Undone, Verdict, VerdictKind};
+use ctlmgr_model::{Bytes, CapacityAccount, Doing, Outcome, Plan, Undone, Verdict, VerdictKind};
 use ctlmgr_policy::share::Division;
 
 /// Prints a line; a closed pipe (`ctlmgr status | head`) is no error.
@@ -104,12 +104,25 @@ pub(crate) fn why(why: &Why) {
         ("share", format!("{} (bound by {})", v.share, v.bound)),
         ("held", format!("{}, {} in swap", v.held, v.swapped)),
         ("feels", format!("{} refaults/s, stalled {stall}", v.refaults_per_sec)),
+        ("does", doing(&v.doing)),
     ] {
         line(&format!("  {what:<8} {value}"));
     }
     line("");
     line(if why.decisions.is_empty() { "No decisions so far." } else { "Last decisions:" });
     why.decisions.iter().for_each(decision);
+}
+
+fn doing(doing: &Doing) -> String {
+    if doing.is_frozen {
+        return "nothing: it is paused".to_owned();
+    }
+    format!(
+        "{} % of a CPU, reads {}/s, writes {}/s",
+        doing.cpu_usec_per_sec / 10_000,
+        doing.read_per_sec,
+        doing.written_per_sec
+    )
 }
 
 fn decision(decision: &Decision) {

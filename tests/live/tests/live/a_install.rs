@@ -53,6 +53,9 @@ fn the_socket_lets_strangers_neither_read_nor_change() -> Result<()> {
     let (code, text) = status("setpriv --reuid reader --init-groups ctlmgr mode act")?;
     assert_eq!(code, 1);
     assert!(text.contains("not allowed"), "{text}");
+    sh("id changer >/dev/null 2>&1 || useradd -G ctlmgr-admin changer")?;
+    let changed = sh("setpriv --reuid changer --init-groups ctlmgr mode act")?;
+    assert_eq!(changed, "memory: act");
     ctlmgr.stop_and_expect_pristine()
 }
 

@@ -19,6 +19,26 @@ fn after_kill_9_the_next_start_goes_on_from_the_journal() -> Result<()> {
     ctlmgr.stop_and_expect_pristine_but(&web, 48 << 20)
 }
 
+/// Aimed: the first write has been journalled and done, the second is on its way.
+#[test]
+fn kill_9_at_the_second_write_of_a_knob_loses_nothing() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    let first = web.knob("memory.low")?;
+    let pid = sh("systemctl show -P MainPID ctlmgr")?;
+    // strace is not there; the value itself says when the second write has come through.
+    sh(&format!(
+        "(while [ $(cat {0}/memory.low) = {first} ]; do :; done; kill -9 {pid}) & \
+         docker exec web dd if=/dev/urandom of=/dev/shm/more bs=1M count=60 2>/dev/null; wait",
+        web.cgroup.display()
+    ))?;
+    eventually("systemd has started another one", || {
+        Ok(ctlmgr.status().is_ok() && sh("systemctl show -P MainPID ctlmgr")? != pid)
+    })?;
+    ctlmgr.stop_and_expect_pristine()
+}
+
 /// Kills at changing moments while there is something to write all the time.
 #[test]
 fn kill_9_in_the_middle_of_writing_loses_nothing() -> Result<()> {
@@ -87,6 +107,107 @@ fn dockerd_and_dbus_restarts_and_daemon_reload_change_nothing() -> Result<()> {
     ctlmgr.stop_and_expect_pristine()
 }
 
+/// Reloading makes the manager write its values again while ctlmgr moves them.
+#[test]
+fn daemon_reload_under_load_loses_nothing() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    sh("for i in $(seq 12); do systemctl daemon-reload; done & \
+        for i in $(seq 6); do docker exec web dd if=/dev/urandom of=/dev/shm/more bs=1M count=$((i * 20)) 2>/dev/null; done; wait")?;
+    eventually("protection has followed", || {
+        let slice = knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?;
+        Ok(web.knob("memory.low")? > 160 << 20 && slice > 160 << 20)
+    })?;
+    assert_eq!(json("ctlmgr status --json")?["counters"]["failures"], 0);
+    ctlmgr.stop_and_expect_pristine()
+}
+
+/// A message bus that does not answer must hold up neither protection nor undo.
+#[test]
+fn a_hung_message_bus_is_passed_by() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    let other = Container::start("other", 64, "")?;
+    sh("systemctl kill -s STOP dbus.service")?;
+    let result = ctlmgr.wait_protected(&other).and_then(|()| sh("ctlmgr revert"));
+    // systemctl itself asks over the bus where it can, so the bus comes back first.
+    sh("kill -CONT $(cat /sys/fs/cgroup/system.slice/dbus.service/cgroup.procs)")?;
+    assert!(result?.contains("put back"));
+    assert_eq!(other.knob("memory.low")?, 0);
+    ctlmgr.stop_and_expect_pristine()
+}
+
+/// Between a crash and the next start there is no process that `systemctl stop` could ask.
+#[test]
+fn a_stop_while_systemd_waits_to_restart_undoes() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    sh("mkdir -p /run/systemd/system/ctlmgr.service.d; \
+        printf '[Service]\\nRestartSec=600\\n' >/run/systemd/system/ctlmgr.service.d/slow.conf; \
+        systemctl daemon-reload; systemctl kill -s KILL ctlmgr.service")?;
+    let waiting = eventually("systemd waits to start it again", || {
+        Ok(sh("systemctl show -P SubState ctlmgr.service")? == "auto-restart")
+    });
+    let kept = web.knob("memory.low")?;
+    sh("systemctl stop ctlmgr.service; \
+        rm -r /run/systemd/system/ctlmgr.service.d; systemctl daemon-reload")?;
+    waiting?;
+    assert!(kept > 0, "the crash left its value for the next start");
+    // The unit that undoes stops after this one, and nobody waits for it.
+    eventually("it is undone", || Ok(web.knob("memory.low")? == 0))?;
+    eventually("all of it", || Ok(expect_pristine().is_ok()))
+}
+
+#[test]
+fn what_leaves_the_plan_is_given_back_at_once() -> Result<()> {
+    let web = Container::start("web", 64, "--memory-reservation 48m")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    sh("printf '[[rule]]\\nname = \"web\"\\nmanaged = false\\n' \
+        >/etc/ctlmgr/config.d/95-out.toml; systemctl reload ctlmgr")?;
+    let given_back = |what: &str| {
+        eventually(what, || {
+            Ok(json("ctlmgr diff --json")? == serde_json::json!([])
+                && knob("/sys/fs/cgroup/ctlmgr.slice/memory.low").unwrap_or(0) == 0)
+        })
+    };
+    given_back("what is not managed any more is as it was")?;
+    assert_eq!(web.knob("memory.low")?, 48 << 20);
+    sh("rm /etc/ctlmgr/config.d/95-out.toml; systemctl reload ctlmgr")?;
+    ctlmgr.wait_protected(&web)?;
+    drop(web);
+    given_back("the slice of the last container is as it was")?;
+    eventually("the journal has forgotten all of it", || {
+        Ok(!std::path::Path::new("/run/systemd/system.control/ctlmgr.slice.d").exists())
+    })?;
+    assert_eq!(sh("ctlmgr revert")?, "Nothing to put back.");
+    drop(ctlmgr);
+    expect_pristine()
+}
+
+/// What an administrator has set at run time is theirs, file and all.
+#[test]
+fn a_run_time_setting_of_the_slice_stays() -> Result<()> {
+    let file = "/run/systemd/system.control/ctlmgr.slice.d/50-MemoryLow.conf";
+    let web = Container::start("web", 64, "")?;
+    sh("systemctl set-property --runtime ctlmgr.slice MemoryLow=16M")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    sh("systemctl stop ctlmgr.service")?;
+    let kept = (knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?, sh(&format!("cat {file}"))?);
+    sh(
+        "systemctl revert ctlmgr.slice; systemctl set-property --runtime ctlmgr.slice MemoryLow=0; \
+        rm -rf /run/systemd/system.control/ctlmgr.slice.d; systemctl daemon-reload",
+    )?;
+    assert_eq!(kept.0, 16 << 20);
+    assert!(kept.1.contains(&format!("MemoryLow={}", 16 << 20)), "{}", kept.1);
+    drop(ctlmgr);
+    expect_pristine()
+}
+
 #[test]
 fn a_stopped_dockerd_costs_names_not_protection() -> Result<()> {
     let web = Container::start("web", 64, "")?;
@@ -148,8 +269,11 @@ fn on_a_full_disk(web: &Container) -> Result<()> {
     assert_eq!(knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?, 0);
     sh("rm /run/ctlmgr/fill")?;
     eventually("with room for the journal it acts", || Ok(web.knob("memory.low")? > 0))?;
-    sh("systemctl stop ctlmgr.service")?;
+    // Full again, and now it has to undo: the journal cannot forget, which must not matter.
+    sh("dd if=/dev/zero of=/run/ctlmgr/fill bs=1k 2>/dev/null || true; \
+        systemctl stop ctlmgr.service; rm /run/ctlmgr/fill")?;
     assert_eq!(web.knob("memory.low")?, 0);
+    assert_eq!(knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?, 0);
     Ok(())
 }
 
