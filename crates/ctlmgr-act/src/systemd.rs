@@ -1,9 +1,12 @@
 //! The system manager on D-Bus.
 
 use std::future::Future;
-use std::time::Duration;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
+use tokio::process::Command;
 use tokio::sync::Mutex;
+use tracing::debug;
 use zbus::Connection;
 use zbus::Variant;
 
@@ -28,6 +31,16 @@ pub enum UnitError {
         /// The property.
         property: &'static str,
     },
+    /// `systemctl set-property` did not work either.
+    #[error("failed to set {property} of {unit}: {said}")]
+    Command {
+        /// The unit.
+        unit: String,
+        /// The property.
+        property: &'static str,
+        /// What it said.
+        said: String,
+    },
     /// There is no such unit (any more).
     #[error("unit {0} is not loaded")]
     NoSuchUnit(String),
@@ -35,8 +48,11 @@ pub enum UnitError {
 
 /// PID 1 can be slow under pressure; a hung bus must not hold the worker for ever. For each way.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The manager's own socket: works without a message bus, for root.
-const PRIVATE: &str = "unix:path=/run/systemd/private";
+/// For so long a bus that did not answer is left alone.
+const SILENCE: Duration = Duration::from_secs(60);
+/// As root it talks to the manager's own socket, which works without a message bus. (zbus cannot:
+/// the manager signs its answers there with a name that is no unique name.)
+const SYSTEMCTL: &str = "systemctl";
 
 /// Whoever can set properties of units.
 pub trait UnitProperties: Send + Sync + 'static {
@@ -48,21 +64,19 @@ pub trait UnitProperties: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 }
 
-/// The system manager, reached over the message bus, or directly while that is away or hangs.
+/// The system manager, reached over the message bus, or past it while that is away or hangs.
 #[derive(Debug, Default)]
 pub struct SystemdBus {
-    connection: Mutex<Option<Connection>>,
+    link: Mutex<Link>,
 }
 
-/// Ways to the manager, in the order in which they are tried.
-#[derive(Debug, Clone, Copy)]
-enum Way {
-    /// The connection that worked last; it may have died with the bus since.
-    Known,
-    /// A new one to the message bus.
-    Bus,
-    /// The manager's own socket.
-    Direct,
+/// What is known of the way over the bus.
+#[derive(Debug, Default)]
+struct Link {
+    /// The connection that worked last.
+    connection: Option<Connection>,
+    /// When the bus last let us wait in vain.
+    silent_at: Option<Instant>,
 }
 
 impl SystemdBus {
@@ -71,35 +85,41 @@ impl SystemdBus {
         SystemdBus::default()
     }
 
-    /// One try, and the connection if there was one.
-    async fn attempt(
+    /// Connections to try: the one that worked last, which may have died with the bus since, and
+    /// a new one; none while the bus is silent.
+    async fn ways(&self) -> Vec<Option<Connection>> {
+        let mut link = self.link.lock().await;
+        if link.silent_at.is_some_and(|at| at.elapsed() < SILENCE) {
+            return Vec::new();
+        }
+        let known = link.connection.take();
+        known.map(Some).into_iter().chain([None]).collect()
+    }
+
+    /// Over a known connection, or a new one.
+    async fn over_bus(
+        &self,
         known: Option<Connection>,
-        way: Way,
         unit: &str,
         property: (&str, u64),
-    ) -> zbus::Result<Option<Connection>> {
-        let connection = match (way, known) {
-            (Way::Known, None) => return Ok(None),
-            (Way::Known, Some(connection)) => connection,
-            (Way::Bus, _) => Connection::system().await?,
-            (Way::Direct, _) => zbus::connection::Builder::address(PRIVATE).p2p().build().await?,
+    ) -> zbus::Result<()> {
+        let connection = match known {
+            Some(connection) => connection,
+            None => Connection::system().await?,
         };
-        call(&connection, unit, property).await.map(|()| Some(connection))
+        let properties = vec![(property.0, Variant::from(property.1))];
+        connection
+            .call_method(
+                Some("org.freedesktop.systemd1"),
+                "/org/freedesktop/systemd1",
+                Some("org.freedesktop.systemd1.Manager"),
+                "SetUnitProperties",
+                &(unit, true, properties),
+            )
+            .await?;
+        *self.link.lock().await = Link { connection: Some(connection), silent_at: None };
+        Ok(())
     }
-}
-
-async fn call(connection: &Connection, unit: &str, property: (&str, u64)) -> zbus::Result<()> {
-    let properties = vec![(property.0, Variant::from(property.1))];
-    connection
-        .call_method(
-            connection.is_bus().then_some("org.freedesktop.systemd1"),
-            "/org/freedesktop/systemd1",
-            Some("org.freedesktop.systemd1.Manager"),
-            "SetUnitProperties",
-            &(unit, true, properties),
-        )
-        .await
-        .map(drop)
 }
 
 /// What an error of the bus says about the unit.
@@ -110,29 +130,48 @@ fn explain(source: zbus::Error, unit: &str, property: &'static str) -> UnitError
     if is_unknown { UnitError::NoSuchUnit(unit) } else { UnitError::Bus { unit, property, source } }
 }
 
+/// Past the bus.
+async fn by_command(unit: &str, (property, value): (&'static str, u64)) -> Result<(), UnitError> {
+    let value = if value == u64::MAX { "infinity".to_owned() } else { value.to_string() };
+    let output = Command::new(SYSTEMCTL)
+        .args(["set-property", "--runtime", "--", unit, &format!("{property}={value}")])
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output()
+        .await;
+    let said = match output {
+        Ok(output) if output.status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => format!("{SYSTEMCTL}: {error}"),
+    };
+    let unit = unit.to_owned();
+    let is_unknown = said.contains(" not found") || said.contains(" not loaded");
+    Err(if is_unknown {
+        UnitError::NoSuchUnit(unit)
+    } else {
+        UnitError::Command { unit, property, said }
+    })
+}
+
 impl UnitProperties for SystemdBus {
     async fn set(&self, unit: &str, property: (&'static str, u64)) -> Result<(), UnitError> {
         let name = property.0;
-        let mut known = self.connection.lock().await;
-        let mut last = Ok(());
-        for way in [Way::Known, Way::Bus, Way::Direct] {
-            let attempt = Self::attempt(known.take(), way, unit, property);
-            match tokio::time::timeout(TIMEOUT, attempt).await {
-                Ok(Ok(None)) => {}
-                Ok(Ok(connection)) => {
-                    *known = connection;
-                    return Ok(());
-                }
-                Ok(Err(error)) => match explain(error, unit, name) {
-                    error @ UnitError::NoSuchUnit(_) => return Err(error),
-                    // It may be the bus that says so, in place of a manager it does not see.
-                    error => last = Err(error),
+        for way in self.ways().await {
+            match tokio::time::timeout(TIMEOUT, self.over_bus(way, unit, property)).await {
+                Ok(result) => match result.map_err(|error| explain(error, unit, name)) {
+                    // Any other error may be the bus speaking, for a manager that it does not see.
+                    done @ (Ok(()) | Err(UnitError::NoSuchUnit(_))) => return done,
+                    Err(error) => debug!(%error, "the message bus failed"),
                 },
                 Err(_) => {
-                    last = Err(UnitError::Timeout { unit: unit.to_owned(), property: name });
+                    self.link.lock().await.silent_at = Some(Instant::now());
+                    break;
                 }
             }
         }
-        last
+        tokio::time::timeout(TIMEOUT, by_command(unit, property))
+            .await
+            .unwrap_or_else(|_| Err(UnitError::Timeout { unit: unit.to_owned(), property: name }))
     }
 }

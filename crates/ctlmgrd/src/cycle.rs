@@ -106,10 +106,10 @@ impl<U: UnitProperties> Daemon<U> {
                 self.counters.writes += 1;
                 match step.action {
                     Action::Set { knob, from, to, .. } => {
-                        info!(%path, %knob, from = from.0, to = to.0, reason, "written");
+                        info!(%path, %knob, from = from.0, to = to.0, reason, "{step}");
                     }
                     Action::Release { knob, prior, .. } => {
-                        info!(%path, %knob, prior = prior.0, reason, "put back");
+                        info!(%path, %knob, prior = prior.0, reason, "{step}");
                     }
                     Action::Reclaim { .. } => {}
                 }
