@@ -37,6 +37,12 @@ _ctlmgr() {
             ctlmgr,plan)
                 cmd="ctlmgr__subcmd__plan"
                 ;;
+            ctlmgr,record)
+                cmd="ctlmgr__subcmd__record"
+                ;;
+            ctlmgr,replay)
+                cmd="ctlmgr__subcmd__replay"
+                ;;
             ctlmgr,revert)
                 cmd="ctlmgr__subcmd__revert"
                 ;;
@@ -45,6 +51,9 @@ _ctlmgr() {
                 ;;
             ctlmgr,weight)
                 cmd="ctlmgr__subcmd__weight"
+                ;;
+            ctlmgr,what-if)
+                cmd="ctlmgr__subcmd__what__subcmd__if"
                 ;;
             ctlmgr,why)
                 cmd="ctlmgr__subcmd__why"
@@ -88,6 +97,12 @@ _ctlmgr() {
             ctlmgr__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__help,record)
+                cmd="ctlmgr__subcmd__help__subcmd__record"
+                ;;
+            ctlmgr__subcmd__help,replay)
+                cmd="ctlmgr__subcmd__help__subcmd__replay"
+                ;;
             ctlmgr__subcmd__help,revert)
                 cmd="ctlmgr__subcmd__help__subcmd__revert"
                 ;;
@@ -96,6 +111,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__help,weight)
                 cmd="ctlmgr__subcmd__help__subcmd__weight"
+                ;;
+            ctlmgr__subcmd__help,what-if)
+                cmd="ctlmgr__subcmd__help__subcmd__what__subcmd__if"
                 ;;
             ctlmgr__subcmd__help,why)
                 cmd="ctlmgr__subcmd__help__subcmd__why"
@@ -109,17 +127,26 @@ _ctlmgr() {
             ctlmgr__subcmd__help__subcmd__memory,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__memory__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__help__subcmd__memory,top)
+                cmd="ctlmgr__subcmd__help__subcmd__memory__subcmd__top"
+                ;;
             ctlmgr__subcmd__memory,help)
                 cmd="ctlmgr__subcmd__memory__subcmd__help"
                 ;;
             ctlmgr__subcmd__memory,plan)
                 cmd="ctlmgr__subcmd__memory__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__memory,top)
+                cmd="ctlmgr__subcmd__memory__subcmd__top"
+                ;;
             ctlmgr__subcmd__memory__subcmd__help,help)
                 cmd="ctlmgr__subcmd__memory__subcmd__help__subcmd__help"
                 ;;
             ctlmgr__subcmd__memory__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__memory__subcmd__help__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__memory__subcmd__help,top)
+                cmd="ctlmgr__subcmd__memory__subcmd__help__subcmd__top"
                 ;;
             *)
                 ;;
@@ -128,7 +155,7 @@ _ctlmgr() {
 
     case "${cmd}" in
         ctlmgr)
-            opts="-h -V --json --socket --help --version status why plan diff revert mode weight config doctor memory help"
+            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -296,7 +323,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help)
-            opts="status why plan diff revert mode weight config doctor memory help"
+            opts="status why plan what-if record replay diff revert mode weight config doctor memory help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -394,7 +421,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__memory)
-            opts="plan"
+            opts="top plan"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -408,6 +435,20 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__memory__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__memory__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -436,6 +477,34 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__record)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__replay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -491,6 +560,20 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ctlmgr__subcmd__help__subcmd__what__subcmd__if)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ctlmgr__subcmd__help__subcmd__why)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -506,7 +589,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__memory)
-            opts="-h --json --socket --help plan help"
+            opts="-h --json --socket --help top plan help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -524,7 +607,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__memory__subcmd__help)
-            opts="plan help"
+            opts="top plan help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -565,6 +648,20 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ctlmgr__subcmd__memory__subcmd__help__subcmd__top)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ctlmgr__subcmd__memory__subcmd__plan)
             opts="-h --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -572,6 +669,28 @@ _ctlmgr() {
                 return 0
             fi
             case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__memory__subcmd__top)
+            opts="-h --every --once --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -602,6 +721,46 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__plan)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__record)
+            opts="-h --seconds --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__replay)
             opts="-h --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -662,6 +821,36 @@ _ctlmgr() {
                 return 0
             fi
             case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__what__subcmd__if)
+            opts="-h --weight --capacity --add --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --weight)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --capacity)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --add)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

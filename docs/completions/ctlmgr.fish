@@ -31,13 +31,16 @@ complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -s V -l version -d 'Print ve
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "status" -d 'Show mode, capacity and every workload: what it holds, needs and may keep'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "why" -d 'Explain what is decided about a workload, and what was done'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "plan" -d 'Show what ctlmgr would do now'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "what-if" -d 'Show who would keep what after a change, without making it'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "record" -d 'Write what deciding depends on to a file, one JSON object a line, for `replay`'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "replay" -d 'Decide again what a recording holds, and show what comes out differently'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "diff" -d 'Show every value that differs from before ctlmgr. Exit status 0 also if there are some'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "revert" -d 'Put back every value that ctlmgr wrote, and only observe until told otherwise'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "mode" -d 'Show or change what the memory job may do, until reboot'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "weight" -d 'Show or change the weight of a workload, until reboot'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "config" -d 'Check or show the configuration; needs no daemon'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "doctor" -d 'Examine this host: what stops ctlmgr from working, and what to do about it'
-complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "memory" -d 'Computations of the memory job; needs no daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "memory" -d 'The memory job: watch it, or compute shares without a daemon'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand status" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand status" -l json -d 'Print JSON instead of text'
@@ -48,6 +51,19 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand why" -s h -l help -d 'Prin
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l weight -d 'NAME=WEIGHT: give a workload another weight, 1–10000 or a class' -r
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l capacity -d 'Share out this much, or more or less than now: 8G, +2G, -2G' -r
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l add -d 'SIZE@WEIGHT: add a workload that needs this much' -r
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand record" -l seconds -d 'Stop after this many seconds; Ctrl-C stops too' -r
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand record" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand record" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand record" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand replay" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand replay" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand replay" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand diff" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand diff" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand diff" -s h -l help -d 'Print help'
@@ -80,27 +96,38 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_su
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -s h -l help -d 'Print help'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -l socket -d 'Socket of the daemon' -r -F
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -l json -d 'Print JSON instead of text'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -s h -l help -d 'Print help'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from top plan help" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from top plan help" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from top plan help" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from top plan help" -f -a "top" -d 'Show who needs, keeps and misses what, again and again'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from top plan help" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and not __fish_seen_subcommand_from top plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from top" -l every -d 'Seconds between two looks' -r
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from top" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from top" -l once -d 'Look once; also done by itself where the output is no terminal'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from top" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from top" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from plan" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from plan" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from help" -f -a "top" -d 'Show who needs, keeps and misses what, again and again'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from help" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand memory; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "status" -d 'Show mode, capacity and every workload: what it holds, needs and may keep'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "why" -d 'Explain what is decided about a workload, and what was done'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "plan" -d 'Show what ctlmgr would do now'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "diff" -d 'Show every value that differs from before ctlmgr. Exit status 0 also if there are some'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "revert" -d 'Put back every value that ctlmgr wrote, and only observe until told otherwise'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "mode" -d 'Show or change what the memory job may do, until reboot'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "weight" -d 'Show or change the weight of a workload, until reboot'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "config" -d 'Check or show the configuration; needs no daemon'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "doctor" -d 'Examine this host: what stops ctlmgr from working, and what to do about it'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "memory" -d 'Computations of the memory job; needs no daemon'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan diff revert mode weight config doctor memory help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "status" -d 'Show mode, capacity and every workload: what it holds, needs and may keep'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "why" -d 'Explain what is decided about a workload, and what was done'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "plan" -d 'Show what ctlmgr would do now'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "what-if" -d 'Show who would keep what after a change, without making it'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "record" -d 'Write what deciding depends on to a file, one JSON object a line, for `replay`'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "replay" -d 'Decide again what a recording holds, and show what comes out differently'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "diff" -d 'Show every value that differs from before ctlmgr. Exit status 0 also if there are some'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "revert" -d 'Put back every value that ctlmgr wrote, and only observe until told otherwise'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "mode" -d 'Show or change what the memory job may do, until reboot'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "weight" -d 'Show or change the weight of a workload, until reboot'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "config" -d 'Check or show the configuration; needs no daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "doctor" -d 'Examine this host: what stops ctlmgr from working, and what to do about it'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "memory" -d 'The memory job: watch it, or compute shares without a daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Show all settings in force, defaults included'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from memory" -f -a "top" -d 'Show who needs, keeps and misses what, again and again'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from memory" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'

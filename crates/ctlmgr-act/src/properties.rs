@@ -8,6 +8,7 @@ pub fn property(knob: Knob, value: Bytes) -> (&'static str, u64) {
     let name = match knob {
         Knob::MemoryLow => "MemoryLow",
         Knob::MemoryMin => "MemoryMin",
+        Knob::MemoryHigh => "MemoryHigh",
     };
     (name, value.0)
 }

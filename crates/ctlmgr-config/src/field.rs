@@ -125,18 +125,24 @@ impl Field<'_> {
     }
 
     pub fn mode(&self) -> Read<Mode> {
-        match self.text("\"off\", \"observe\" or \"act\"")? {
-            "off" => Ok(Mode::Off),
-            "observe" => Ok(Mode::Observe),
-            "act" => Ok(Mode::Act),
-            other => {
-                let near = crate::keys::best(["off", "observe", "act"].into_iter(), other);
-                Err(self.fault(format!(
-                    "`{other}` is no mode: expected \"off\", \"observe\" or \"act\"; did you mean \"{}\"?",
-                    near.unwrap_or("observe")
-                )))
-            }
+        let all = [("off", Mode::Off), ("observe", Mode::Observe), ("act", Mode::Act)];
+        self.one_of("mode", &all)
+    }
+
+    /// One of some words.
+    pub fn one_of<T: Copy>(&self, noun: &str, all: &[(&str, T)]) -> Read<T> {
+        let quoted: Vec<String> = all.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+        let expected = match quoted.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => quoted.concat(),
+        };
+        let text = self.text(&expected)?;
+        if let Some((_, value)) = all.iter().find(|(word, _)| *word == text) {
+            return Ok(*value);
         }
+        let near = crate::keys::best(all.iter().map(|(word, _)| *word), text).unwrap_or_default();
+        Err(self
+            .fault(format!("`{text}` is no {noun}: expected {expected}; did you mean \"{near}\"?")))
     }
 
     pub fn pattern(&self) -> Read<Pattern> {

@@ -1,6 +1,6 @@
 //! Fragments merged key by key.
 
-use ctlmgr_model::{Bytes, Millis, Settings};
+use ctlmgr_model::{Bytes, Controller, Millis, OnOverride, Settings};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -132,6 +132,19 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
         }
         "memory.demand_half_life_secs" => {
             memory.demand_half_life = Millis(field.seconds()? * 1000);
+        }
+        "memory.controller" => {
+            let all = [
+                ("shares", Controller::Shares),
+                ("stall", Controller::Stall),
+                ("both", Controller::Both),
+            ];
+            memory.controller = field.one_of("controller", &all)?;
+        }
+        "memory.throttle" => memory.throttle = field.boolean()?,
+        "memory.on_override" => {
+            let all = [("yield", OnOverride::Yield), ("reassert", OnOverride::Reassert)];
+            memory.on_override = field.one_of("policy", &all)?;
         }
         "memory.bystanders.weight" => memory.bystanders.weight = field.weight()?,
         "memory.bystanders.floor" => memory.bystanders.floor = field.bytes()?,

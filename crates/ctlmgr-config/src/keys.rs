@@ -87,6 +87,27 @@ pub const KEYS: &[Key] = &[
         "How fast estimated demand decays.",
     ),
     key(
+        "memory",
+        "controller",
+        "\"shares\", \"stall\" or \"both\"",
+        "\"both\"",
+        "What shares follow: weight and size, what the workloads feel (PSI), or both.",
+    ),
+    key(
+        "memory",
+        "throttle",
+        "true or false",
+        "true",
+        "Whether those far above their share are slowed down by memory.high while others suffer.",
+    ),
+    key(
+        "memory",
+        "on_override",
+        "\"yield\" or \"reassert\"",
+        "\"yield\"",
+        "What happens when another writer changes a value of ours: it stays, or ours is written again.",
+    ),
+    key(
         "memory.bystanders",
         "weight",
         "1–10000",

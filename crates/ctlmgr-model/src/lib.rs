@@ -20,7 +20,8 @@ pub use plan::{
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};
 pub use selector::{Selector, SelectorField};
 pub use settings::{
-    Bystanders, ClassName, Headroom, MemorySettings, Mode, Origin, Rule, RuleEffect, Settings,
+    Bystanders, ClassName, Controller, Headroom, MemorySettings, Mode, OnOverride, Origin, Rule,
+    RuleEffect, Settings,
 };
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
 pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

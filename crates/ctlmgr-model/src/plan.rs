@@ -15,17 +15,23 @@ pub enum Knob {
     /// Hard protection.
     #[serde(rename = "memory.min")]
     MemoryMin,
+    /// Allocations beyond it are slowed down.
+    #[serde(rename = "memory.high")]
+    MemoryHigh,
 }
 
 impl Knob {
     /// Every knob that ctlmgr may leave a value in.
-    pub const ALL: [Knob; 2] = [Knob::MemoryLow, Knob::MemoryMin];
+    pub const ALL: [Knob; 3] = [Knob::MemoryLow, Knob::MemoryMin, Knob::MemoryHigh];
+    /// Those that protect, and are covered by ancestors.
+    pub const PROTECTION: [Knob; 2] = [Knob::MemoryLow, Knob::MemoryMin];
 
     /// File name in a cgroup directory.
     pub const fn file(self) -> &'static str {
         match self {
             Knob::MemoryLow => "memory.low",
             Knob::MemoryMin => "memory.min",
+            Knob::MemoryHigh => "memory.high",
         }
     }
 
@@ -82,6 +88,18 @@ pub enum Rung {
     Protect,
     /// memory.reclaim before global reclaim starts.
     Reclaim,
+    /// memory.high on those above their share.
+    Throttle,
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Rung::Protect => "protect",
+            Rung::Reclaim => "reclaim",
+            Rung::Throttle => "throttle",
+        })
+    }
 }
 
 /// Why a step exists, in words an operator understands.
@@ -195,6 +213,12 @@ pub struct Verdict {
     pub bound: Bound,
     /// Kept in any case.
     pub floor: Bytes,
+    /// Hard limit (memory.max), if any.
+    pub max: Option<Bytes>,
+    /// What stall feedback makes of the basis, in per cent of it.
+    pub lift_pct: u32,
+    /// The strongest rung that is in force for it now.
+    pub rung: Option<Rung>,
     /// Working-set pages that came back per second.
     pub refaults_per_sec: u64,
     /// What it does.
@@ -224,6 +248,12 @@ impl CapacityAccount {
     /// Whether more is asked for than there is.
     pub fn is_contended(&self) -> bool {
         self.demand > self.capacity
+    }
+
+    /// Whether contention is so near that a burst could bring it about: demand above four fifths
+    /// of the capacity.
+    pub fn is_near_contention(&self) -> bool {
+        self.demand.0 / 4 > self.capacity.0 / 5
     }
 }
 

@@ -73,6 +73,10 @@ impl Sum for Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The kernel's "max": no limit, or everything.
+        if self.0 == u64::MAX {
+            return f.pad("max");
+        }
         const UNITS: [(u64, &str); 4] = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
         let (shift, unit) =
             UNITS.into_iter().find(|(shift, _)| self.0 >> shift > 0).unwrap_or((0, "B"));

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use glob::Pattern;
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Workload;
 
@@ -44,6 +45,22 @@ pub struct Selector {
 impl Serialize for Selector {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Selector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let (field, pattern) = text.split_once(" = ").unwrap_or((&text, ""));
+        let all = [
+            SelectorField::Image,
+            SelectorField::Project,
+            SelectorField::Unit,
+            SelectorField::Name,
+        ];
+        let field = all.into_iter().find(|f| f.to_string() == field);
+        let field = field.ok_or_else(|| D::Error::custom(format!("`{text}` is no selector")))?;
+        Ok(Selector { field, pattern: Pattern::new(pattern).map_err(D::Error::custom)? })
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use glob::Pattern;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Millis, Percent, Selector, Weight};
 
@@ -31,11 +31,35 @@ impl fmt::Display for Mode {
     }
 }
 
+/// What shares follow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Controller {
+    /// Weight and size only (feed-forward).
+    Shares,
+    /// What the workloads feel only: everybody starts from their demand.
+    Stall,
+    /// Weight and size, corrected by what the workloads feel.
+    #[default]
+    Both,
+}
+
+/// What is done about another writer of a knob of ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnOverride {
+    /// The other one's value stays.
+    #[default]
+    Yield,
+    /// Ours is written again.
+    Reassert,
+}
+
 /// Name of a class of weights.
 pub type ClassName = String;
 
 /// Free memory kept so that global reclaim stays asleep.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Headroom {
     /// Part of `MemTotal`.
@@ -55,23 +79,37 @@ impl Headroom {
 }
 
 /// How units that nobody asked ctlmgr to manage are treated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bystanders {
     /// Their weight when memory is short.
     pub weight: Weight,
     /// What each of them keeps in any case.
     pub floor: Bytes,
     /// Units that are never reclaimed from.
-    #[serde(serialize_with = "patterns")]
+    #[serde(with = "patterns")]
     pub spared: Vec<Pattern>,
 }
 
-fn patterns<S: Serializer>(list: &[Pattern], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(list.iter().map(Pattern::as_str))
+/// Patterns as the text they were made from.
+mod patterns {
+    use glob::Pattern;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(list: &[Pattern], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(list.iter().map(Pattern::as_str))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<Pattern>, D::Error> {
+        let texts = Vec::<String>::deserialize(from)?;
+        texts.iter().map(|text| Pattern::new(text).map_err(D::Error::custom)).collect()
+    }
 }
 
 /// Settings of the memory job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySettings {
     /// What the job may do.
     pub mode: Mode,
@@ -89,12 +127,18 @@ pub struct MemorySettings {
     pub basis_half_life: Millis,
     /// How fast estimated demand decays.
     pub demand_half_life: Millis,
+    /// What shares follow.
+    pub controller: Controller,
+    /// Whether those above their share may be throttled by memory.high.
+    pub throttle: bool,
+    /// What is done about another writer.
+    pub on_override: OnOverride,
     /// Units that nobody asked ctlmgr to manage.
     pub bystanders: Bystanders,
 }
 
 /// Where a setting was written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// The file.
     pub file: String,
@@ -109,7 +153,7 @@ impl fmt::Display for Origin {
 }
 
 /// What a rule sets; `None` leaves it to the next rule or the default.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleEffect {
     /// Weight, or that of the named class.
     pub weight: Option<Weight>,
@@ -122,7 +166,7 @@ pub struct RuleEffect {
 }
 
 /// One `[[rule]]`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// Which workloads.
     pub selector: Selector,
@@ -133,7 +177,7 @@ pub struct Rule {
 }
 
 /// Everything an operator can set, validated.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The memory job.
     pub memory: MemorySettings,
@@ -144,7 +188,7 @@ pub struct Settings {
     /// Whether containers are managed unless a rule or label says otherwise.
     pub manage_containers: bool,
     /// systemd units to manage.
-    #[serde(serialize_with = "patterns")]
+    #[serde(with = "patterns")]
     pub units: Vec<Pattern>,
 }
 
@@ -159,6 +203,9 @@ impl Default for MemorySettings {
             reclaim_per_cycle: Bytes::mib(256),
             basis_half_life: Millis(600_000),
             demand_half_life: Millis(60_000),
+            controller: Controller::default(),
+            throttle: true,
+            on_override: OnOverride::default(),
             bystanders: Bystanders::default(),
         }
     }

@@ -35,6 +35,8 @@ pub enum Violation {
     },
     /// Reclaim without contention, or beyond the cycle's budget.
     GratuitousReclaim(Bytes),
+    /// memory.high below a share, below present use, or above what was there before.
+    Overthrottled(Step),
 }
 
 impl fmt::Display for Violation {
@@ -47,6 +49,7 @@ impl fmt::Display for Violation {
             Violation::Overcommitted { knob, sum } => write!(f, "{knob} sums up to {sum}"),
             Violation::Uncovered { path, knob } => write!(f, "{path} does not cover {knob}"),
             Violation::GratuitousReclaim(sum) => write!(f, "reclaim of {sum} without need"),
+            Violation::Overthrottled(s) => write!(f, "throttled too much or in vain: {s}"),
         }
     }
 }
@@ -62,11 +65,25 @@ pub fn check(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Viola
         .map(|g| (g.id, g))
         .collect();
     let mut out = check_steps(plan, &groups);
-    for knob in Knob::ALL {
+    for knob in Knob::PROTECTION {
         out.extend(check_protection(knob, plan, snapshot));
     }
     out.extend(check_reclaim(settings, plan));
+    out.extend(check_throttle(plan, &groups));
     out
+}
+
+fn check_throttle(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violation> {
+    let is_sound = |step: &Step| match step.action {
+        Action::Set { knob: Knob::MemoryHigh, to, prior, .. } => {
+            let use_now = groups.get(&step.id).map(|g| g.memory.current);
+            let share = plan.verdicts.iter().find(|v| v.path == step.path).map(|v| v.share);
+            to <= prior && use_now.is_some_and(|n| to >= n) && share.is_some_and(|s| to >= s)
+        }
+        _ => true,
+    };
+    let unsound = plan.steps.iter().filter(|s| !is_sound(s));
+    unsound.map(|s| Violation::Overthrottled(s.clone())).collect()
 }
 
 fn check_steps(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violation> {

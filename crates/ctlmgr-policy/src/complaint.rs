@@ -1,6 +1,8 @@
 //! What could not be done as asked, in words for the operator.
 
-use ctlmgr_model::{Bytes, CapacityAccount, Knob, Percent, Settings, Snapshot, VerdictKind};
+use ctlmgr_model::{
+    Bytes, CapacityAccount, Knob, OnOverride, Percent, Settings, Snapshot, VerdictKind,
+};
 
 use crate::memory::read;
 use crate::state::State;
@@ -11,17 +13,29 @@ const FLOOR_PART: Percent = Percent(80);
 /// … and taken away above this one, so that a capacity that breathes does not make it flap.
 const FLOOR_PART_AT_MOST: Percent = Percent(90);
 
+/// So many are named in one line.
+const NAMED: usize = 5;
+
 /// What could not be followed, and who else writes.
-pub(crate) fn complaints(state: &State, snapshot: &Snapshot, parties: &[Party<'_>]) -> Vec<String> {
+pub(crate) fn complaints(
+    settings: &Settings,
+    state: &State,
+    snapshot: &Snapshot,
+    parties: &[Party<'_>],
+) -> Vec<String> {
     let mut out: Vec<String> =
         parties.iter().flat_map(|p| p.entitlement.complaints.iter().cloned()).collect();
-    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.ancestors);
-    for group in groups {
+    let groups = snapshot.workloads.iter().map(|w| &w.group);
+    for group in groups.chain(&snapshot.bystanders).chain(&snapshot.ancestors) {
         for knob in Knob::ALL {
             let observed = read(group, knob);
             if state.was_overridden(group, knob, observed) {
+                let then = match settings.memory.on_override {
+                    OnOverride::Yield => "ctlmgr leaves it at that",
+                    OnOverride::Reassert => "ctlmgr writes its own again",
+                };
                 out.push(format!(
-                    "{}: {knob} was changed to {observed} by another writer",
+                    "{}: {knob} was changed to {observed} by another writer; {then}",
                     group.path
                 ));
             }
@@ -43,18 +57,34 @@ pub(crate) fn troubles(
     if asked > account.headroom {
         out.push(format!("a headroom of {asked} is too much here; {} is kept", account.headroom));
     }
-    let managed = parties.iter().filter(|p| p.kind == VerdictKind::Workload);
-    let floors: Bytes = managed.map(|p| p.entitlement.floor).sum();
-    let most = hard_at_most(state, account);
-    if floors > most {
-        out.push(format!(
-            "floors of {floors} in all are too much for hard protection ({most} at most); they are kept by memory.low only"
-        ));
-    }
+    out.extend(refused_floors(hard_at_most(state, account), parties));
     if !snapshot.gaps.is_empty() {
         out.push("not everything could be read, so nothing is taken from anybody".to_owned());
     }
     out
+}
+
+/// Floors that cannot be hard, by name, and what would have to give.
+fn refused_floors(most: Bytes, parties: &[Party<'_>]) -> Option<String> {
+    let managed = parties.iter().filter(|p| p.kind == VerdictKind::Workload);
+    let mut floors: Vec<_> = managed
+        .filter(|p| p.entitlement.floor > Bytes::ZERO)
+        .map(|p| (p.entitlement.floor, &p.name))
+        .collect();
+    let sum: Bytes = floors.iter().map(|(floor, _)| *floor).sum();
+    if sum <= most {
+        return None;
+    }
+    floors.sort_by_key(|(floor, name)| (std::cmp::Reverse(*floor), *name));
+    let named: Vec<String> =
+        floors.iter().take(NAMED).map(|(floor, name)| format!("{name} {floor}")).collect();
+    let rest = if floors.len() > NAMED { ", …" } else { "" };
+    Some(format!(
+        "floors of {sum} in all ({}{rest}) are refused as hard protection, {most} can be covered: \
+         they would have to give {}; until then memory.low keeps them as far as it can",
+        named.join(", "),
+        sum - most
+    ))
 }
 
 /// Most that may be given to floors as hard protection.

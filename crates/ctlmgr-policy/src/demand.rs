@@ -19,8 +19,9 @@
 //! what is not known must not tighten anything.
 
 use ctlmgr_model::{
-    Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis,
+    Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis, Pressure,
 };
+use serde::{Deserialize, Serialize};
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
@@ -28,7 +29,7 @@ pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
 pub(crate) const LIVING: Bytes = Bytes::mib(64);
 
 /// What is remembered of one cgroup.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Estimate {
     pub at: Millis,
     pub demand: Bytes,
@@ -37,6 +38,37 @@ pub(crate) struct Estimate {
     pub refaults_per_sec: u64,
     pub seen: Activity,
     pub doing: Doing,
+    pub stall: Stall,
+    /// What feedback makes of the basis, as a power of two ([`crate::feedback`]).
+    pub lift: f64,
+}
+
+/// How much of its time a workload's tasks wait for memory (its own PSI `some`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Stall {
+    total_usec: Option<u64>,
+    /// Smoothed, in permille; `None` until two readings are in.
+    pub permille: Option<u16>,
+}
+
+/// How fast the smoothed stall follows.
+const STALL_HALF_LIFE: Millis = Millis(5_000);
+
+impl Stall {
+    fn next(self, pressure: Option<Pressure>, passed: Millis) -> Stall {
+        let total_usec = pressure.map(|p| p.some.total_usec);
+        let permille = match (self.total_usec, total_usec) {
+            _ if passed.0 == 0 => self.permille,
+            (Some(before), Some(now)) => {
+                // A microsecond per millisecond is a permille.
+                let own = Bytes(now.saturating_sub(before) / passed.0).min(Bytes(1000));
+                let old = self.permille.map_or(own, |p| Bytes(u64::from(p)));
+                u16::try_from(toward(old, own, passed, STALL_HALF_LIFE).0).ok()
+            }
+            _ => None,
+        };
+        Stall { total_usec, permille }
+    }
 }
 
 /// `now − before` per second.
@@ -68,7 +100,19 @@ pub(crate) fn estimate(
         // No rate is known yet, and unknown must not tighten: all of its swap may be wanted.
         let demand = capped(working_set(memory) + (memory.swap - memory.swapcached), memory.max);
         let doing = Doing { is_frozen: seen.is_frozen, ..Doing::default() };
-        return Estimate { at, demand, basis: demand, refaults, refaults_per_sec: 0, seen, doing };
+        let stall = Stall::default().next(memory.pressure, Millis(0));
+        let (basis, refaults_per_sec, lift) = (demand, 0, 0.0);
+        return Estimate {
+            at,
+            demand,
+            basis,
+            refaults,
+            refaults_per_sec,
+            seen,
+            doing,
+            stall,
+            lift,
+        };
     };
     let passed = at.since(last.at);
     let (rate, doing) = match passed.0 {
@@ -86,12 +130,25 @@ pub(crate) fn estimate(
         refaults_per_sec: rate,
         seen,
         doing,
+        stall: last.stall.next(memory.pressure, passed),
+        lift: last.lift,
     }
 }
 
 /// The size basis: what was promised, else slow-moving demand but enough to live.
 pub(crate) fn basis(promise: Option<Bytes>, estimate: &Estimate) -> Bytes {
     promise.unwrap_or_else(|| estimate.basis.max(estimate.demand.min(LIVING)))
+}
+
+/// `basis` times the lift that feedback found.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an amount up to 2^53 times at most four; a cast saturates"
+)]
+pub(crate) fn lifted(basis: Bytes, lift: f64) -> Bytes {
+    Bytes((basis.0 as f64 * lift.exp2()) as u64)
 }
 
 /// Estimates for all groups of a snapshot; what vanished is forgotten.
@@ -179,6 +236,21 @@ mod tests {
         let later =
             estimate(&settings(), Some(first), Millis(600_000), &memory, Activity::default());
         assert!(later.demand < Bytes::mib(501), "cold after all: {}", later.demand);
+    }
+
+    #[test]
+    fn stall_is_the_smoothed_part_of_time() {
+        let psi = |total_usec| {
+            let line = ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec };
+            Some(Pressure { some: line, full: line })
+        };
+        let first = Stall::default().next(psi(1_000_000), Millis(0));
+        assert_eq!(first.permille, None, "one reading says nothing");
+        let second = first.next(psi(1_500_000), Millis(1000));
+        assert_eq!(second.permille, Some(500));
+        let calm = second.next(psi(1_500_000), STALL_HALF_LIFE);
+        assert_eq!(calm.permille, Some(250));
+        assert_eq!(calm.next(None, Millis(1000)).permille, None);
     }
 
     #[test]

@@ -9,13 +9,16 @@ mod complaint;
 mod cover;
 mod demand;
 mod entitlement;
+mod feedback;
 mod memory;
 mod order;
 mod reclaim;
+pub mod replay;
 pub mod share;
 mod state;
 #[cfg(test)]
 mod testing;
+mod throttle;
 mod verdict;
 
 pub use check::{Violation, check};

@@ -19,16 +19,19 @@
 //! step takes anything from anybody.
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupPath, Group, Knob, Millis, Plan, Reason, Rung, Settings,
-    Snapshot, Step, Verdict, VerdictKind,
+    Action, Bytes, CapacityAccount, CgroupPath, Group, Knob, Millis, OnOverride, Plan, Reason,
+    Rung, Settings, Snapshot, Step, Verdict, VerdictKind,
 };
 
 use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
 use crate::demand::estimate_all;
+use crate::entitlement::entitlement;
+use crate::feedback::lifts;
 use crate::order::order;
 use crate::reclaim::{Holding, reclaim};
 use crate::state::{State, WRITE_INTERVAL};
+use crate::throttle::{Keeping, Scene, Throttled, is_uneasy, throttle};
 use crate::verdict::{Party, parties, verdicts};
 
 /// Decides what to do about memory.
@@ -37,15 +40,26 @@ use crate::verdict::{Party, parties, verdicts};
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
     let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
     let estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
-    let state = State { estimates, ..state };
+    let mut state = State { estimates, ..state };
     let parties = parties(settings, &state, snapshot);
     let demand = parties.iter().map(|p| p.estimate.demand).sum();
     let account = crate::capacity::account(&settings.memory, snapshot, demand);
-    let mut complaints = complaints(&state, snapshot, &parties);
+    let mut complaints = complaints(settings, &state, snapshot, &parties);
     complaints.extend(troubles(settings, &state, snapshot, &account, &parties));
-    let verdicts = verdicts(&account, &parties, &mut complaints);
+    let controller = settings.memory.controller;
+    let mut verdicts = verdicts(controller, &account, &parties, &mut complaints);
+    if is_uneasy(&account, &snapshot.host) {
+        state.uneasy_at = Some(snapshot.at);
+    }
     let context = Context { settings, state: &state, snapshot, account: &account };
     let steps = context.steps(&parties, &verdicts);
+    context.mark_rungs(&mut verdicts, &steps);
+    let passed = state.decided_at.map_or(Millis(0), |at| snapshot.at.since(at));
+    let lifts = lifts(controller, account.is_contended(), passed, &parties);
+    for (id, lift) in lifts {
+        state.estimates.entry(id).and_modify(|e| e.lift = lift);
+    }
+    state.decided_at = Some(snapshot.at);
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
     (plan, state)
 }
@@ -83,16 +97,53 @@ impl<'a> Context<'a> {
         let min = self.hard(&workloads().map(|(p, v)| (p.group, v.floor)).collect::<Vec<_>>());
         let holdings: Vec<_> =
             managed.iter().map(|(p, v)| Holding { group: p.group, share: v.share }).collect();
+        let throttled = self.throttled(&managed);
         let mut steps = self.protect(Knob::MemoryLow, &low);
         steps.extend(self.protect(Knob::MemoryMin, &min));
+        steps.extend(throttled.iter().filter_map(|t| self.slow_down(t)));
         if self.may_take() {
             steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
                 Knob::MemoryLow => is_protected(path, &low),
                 Knob::MemoryMin => is_protected(path, &min),
+                Knob::MemoryHigh => throttled.iter().any(|t| t.group.path == *path),
             }));
             steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
         }
         order(steps)
+    }
+
+    /// Who is to be slowed down; never above what others had set.
+    fn throttled(&self, managed: &[(&Party<'a>, &Verdict)]) -> Vec<Throttled<'a>> {
+        let Context { settings, state, snapshot, account } = *self;
+        let scene = Scene { settings: &settings.memory, state, account, snapshot };
+        let all: Vec<_> =
+            managed.iter().map(|(party, v)| Keeping { party, share: v.share }).collect();
+        let prior = |g| state.prior(g, Knob::MemoryHigh, read(g, Knob::MemoryHigh));
+        throttle(&scene, &all).into_iter().filter(|t| t.high < prior(t.group)).collect()
+    }
+
+    fn slow_down(&self, throttled: &Throttled<'a>) -> Option<Step> {
+        let observed = read(throttled.group, Knob::MemoryHigh);
+        let is_small = observed.abs_diff(throttled.high) < self.dead_band(throttled.high);
+        (!is_small)
+            .then(|| self.step(Knob::MemoryHigh, throttled.group, throttled.high, &throttled.why))?
+    }
+
+    /// Notes for each workload the strongest rung in force.
+    fn mark_rungs(&self, verdicts: &mut [Verdict], steps: &[Step]) {
+        let is_reclaimed = |v: &Verdict| {
+            let hits = |s: &Step| s.rung == Rung::Reclaim && v.path.is_within(&s.path);
+            v.held > v.share && steps.iter().any(hits)
+        };
+        for v in verdicts {
+            let is_throttled = self.state.written.contains_key(&(v.path.clone(), Knob::MemoryHigh));
+            v.rung = match v.kind {
+                _ if is_throttled => Some(Rung::Throttle),
+                _ if is_reclaimed(v) => Some(Rung::Reclaim),
+                VerdictKind::Workload if self.account.is_contended() => Some(Rung::Protect),
+                _ => None,
+            };
+        }
     }
 
     /// With a gap in the reading nobody loses anything: what was not read may need what the
@@ -159,6 +210,21 @@ impl<'a> Context<'a> {
         self.step(knob, ancestor, to, &format!("covers {below} of the workloads below it"))
     }
 
+    /// Whether another writer has changed the knob since; but a reservation that dockerd has just
+    /// set is a promise to us, not a contest.
+    fn is_foreign(&self, group: &Group, knob: Knob) -> bool {
+        let observed = read(group, knob);
+        if !self.state.was_overridden(group, knob, observed) {
+            return false;
+        }
+        let owner = self.snapshot.workloads.iter().find(|w| w.group.id == group.id);
+        let is_promise = knob == Knob::MemoryLow
+            && owner.is_some_and(|w| {
+                entitlement(self.settings, w).promise.map(Bytes::page_floor) == Some(observed)
+            });
+        !is_promise
+    }
+
     /// A change smaller than this is not worth a write.
     fn dead_band(&self, value: Bytes) -> Bytes {
         let memory = &self.settings.memory;
@@ -174,12 +240,16 @@ impl<'a> Context<'a> {
         if recent || from == to || (to < from && !self.may_take()) {
             return None;
         }
+        if self.settings.memory.on_override == OnOverride::Yield && self.is_foreign(group, knob) {
+            return None;
+        }
         let prior = self.state.prior(group, knob, from);
+        let rung = if knob == Knob::MemoryHigh { Rung::Throttle } else { Rung::Protect };
         Some(Step {
             path: group.path.clone(),
             id: group.id,
             action: Action::Set { knob, from, prior, to },
-            rung: Rung::Protect,
+            rung,
             reason: Reason(why.to_owned()),
         })
     }
@@ -203,13 +273,13 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
     match knob {
         Knob::MemoryLow => group.memory.low,
         Knob::MemoryMin => group.memory.min,
+        Knob::MemoryHigh => group.memory.high.bytes().unwrap_or(Bytes(u64::MAX)),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entitlement::entitlement;
     use crate::testing::*;
     use ctlmgr_model::{Outcome, Weight};
 
@@ -239,6 +309,7 @@ mod tests {
                 match knob {
                     Knob::MemoryLow => group.memory.low = to,
                     Knob::MemoryMin => group.memory.min = to,
+                    Knob::MemoryHigh => group.memory.high = ctlmgr_model::Limit::Bytes(to),
                 }
             }
         }
@@ -311,17 +382,30 @@ mod tests {
     }
 
     #[test]
-    fn another_writer_is_named_and_its_value_becomes_the_prior() {
-        let settings = Settings::default();
+    fn another_writer_is_named_and_its_value_stays_or_becomes_the_prior() {
+        let mut settings = Settings::default();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
         snapshot.workloads[0].group.memory.low = M(7);
         snapshot.at = Millis(20_000);
-        let (plan, _) = decide(&settings, state, &snapshot);
-        assert!(plan.complaints.iter().any(|c| c.contains("another writer")));
-        let Action::Set { prior, .. } = plan.steps[0].action else { panic!("no set") };
+        let small = snapshot.workloads[0].group.path.clone();
+        let step = |plan: &Plan| plan.steps.iter().find(|s| s.path == small).cloned();
+        let (plan, _) = decide(&settings, state.clone(), &snapshot);
+        assert!(plan.complaints.iter().any(|c| c.contains("leaves it at that")));
+        assert_eq!(step(&plan), None);
+        settings.memory.on_override = OnOverride::Reassert;
+        let (plan, _) = decide(&settings, state.clone(), &snapshot);
+        assert!(plan.complaints.iter().any(|c| c.contains("writes its own again")));
+        let Action::Set { prior, .. } = step(&plan).unwrap().action else { panic!("no set") };
         assert_eq!(prior, M(7));
+        // What dockerd sets as reservation is a promise, whatever the policy.
+        settings.memory.on_override = OnOverride::Yield;
+        if let ctlmgr_model::Source::Container(facts) = &mut snapshot.workloads[0].source {
+            facts.reservation = Some(M(7));
+        }
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert!(step(&plan).is_some());
     }
 
     #[test]
@@ -403,7 +487,11 @@ mod tests {
         let tight = host(M(1300), pair(M(500), M(500)).workloads, Vec::new());
         let (plan, _) = decide(&settings, State::default(), &tight);
         assert_eq!(min(&plan), 0);
-        assert!(plan.complaints.iter().any(|c| c.contains("too much for hard protection")));
+        assert!(
+            plan.complaints
+                .iter()
+                .any(|c| c.contains("(large 480 MiB, small 480 MiB) are refused"))
+        );
         let mut roomy = host(M(1400), tight.workloads.clone(), Vec::new());
         let (plan, mut state) = decide(&settings, State::default(), &roomy);
         assert_eq!(min(&plan), 3);

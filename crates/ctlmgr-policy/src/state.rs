@@ -6,24 +6,54 @@ use ctlmgr_model::{
     Action, Bytes, CgroupId, CgroupPath, Group, Knob, Millis, Outcome, Reason, Rung, Saved, Step,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::demand::Estimate;
 
 /// Memory between decisions. A value like any other: clone it, compare it, replay with it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// Demand and basis of each cgroup.
     pub(crate) estimates: BTreeMap<CgroupId, Estimate>,
     /// What is known of each knob that was written.
     ///
     /// By path, not by id: the unit of a slice keeps our value while its cgroup goes and comes.
+    #[serde(with = "pairs")]
     pub(crate) written: BTreeMap<(CgroupPath, Knob), Written>,
+    /// When memory was last decided.
+    pub(crate) decided_at: Option<Millis>,
+    /// When the host was last uneasy ([`crate::throttle`]).
+    pub(crate) uneasy_at: Option<Millis>,
 }
 
 /// A knob that ctlmgr wrote, or tried to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Written {
     saved: Saved,
     at: Millis,
+}
+
+/// A map whose keys are no text, as a list of pairs.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K, V, D>(from: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
+    }
 }
 
 /// Least time between two writes of one knob.
@@ -89,6 +119,11 @@ impl State {
 
     fn of(&self, group: &Group, knob: Knob) -> Option<&Written> {
         self.written.get(&(group.path.clone(), knob))
+    }
+
+    /// What ctlmgr last wrote to the knob of this very cgroup.
+    pub(crate) fn ours(&self, group: &Group, knob: Knob) -> Option<Bytes> {
+        self.of(group, knob).filter(|w| w.saved.id == group.id).map(|w| w.saved.ours)
     }
 
     /// The value that undo would put back, given what is read now.

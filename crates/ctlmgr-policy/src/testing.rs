@@ -2,6 +2,10 @@
 
 use ctlmgr_model::*;
 
+use crate::demand::estimate;
+use crate::entitlement::{Entitlement, entitlement};
+use crate::verdict::Party;
+
 /// A cgroup whose memory is all anonymous and all working set.
 pub(crate) fn sample(anon: Bytes) -> MemorySample {
     MemorySample {
@@ -66,4 +70,16 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
         bystanders,
         gaps: Vec::new(),
     }
+}
+
+/// A managed party with this stall (in permille) and weight.
+pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Party<'_> {
+    let settings = Settings::default();
+    let (group, at) = (&workload.group, Millis(0));
+    let mut estimate = estimate(&settings.memory, None, at, &group.memory, group.activity);
+    estimate.stall.permille = stall;
+    let weight = Weight::new(i64::from(weight)).expect("a weight between 1 and 10000");
+    let entitlement = Entitlement { weight, ..entitlement(&settings, workload) };
+    let name = workload.name.clone();
+    Party { name, kind: VerdictKind::Workload, group, entitlement, estimate }
 }

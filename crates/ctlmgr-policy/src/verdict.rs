@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bound, Bytes, CapacityAccount, Group, Percent, Reason, Settings, Snapshot, Verdict,
-    VerdictKind, WorkloadName,
+    Bound, Bytes, CapacityAccount, Controller, Group, Percent, Reason, Settings, Snapshot, Verdict,
+    VerdictKind, Weight, WorkloadName,
 };
 
-use crate::demand::{Estimate, basis};
+use crate::demand::{Estimate, LIVING, basis, lifted};
 use crate::entitlement::{Entitlement, entitlement};
 use crate::share::{Claim, MAX_BYTES, divide};
 use crate::state::State;
@@ -59,16 +59,20 @@ fn of_bystander(settings: &Settings, group: &Group) -> Entitlement {
 }
 
 /// Unmanaged and spared parties keep what they hold; their demand is not up for division.
-fn claim(party: &Party<'_>, index: usize) -> Claim {
-    let e = &party.entitlement;
+fn claim(controller: Controller, party: &Party<'_>, index: usize) -> Claim {
+    let (e, estimate) = (&party.entitlement, &party.estimate);
+    let (weight, basis) = match controller {
+        Controller::Stall => (Weight::DEFAULT, estimate.demand.max(LIVING)),
+        Controller::Shares | Controller::Both => (e.weight, basis(e.promise, estimate)),
+    };
     let max = party.group.memory.max.bytes();
     let floor = if e.managed { e.floor } else { party.estimate.demand };
     Claim {
         // Two containers may share a name for a moment while one is replaced.
         name: format!("{}\0{index:06}", party.name),
-        weight: e.weight,
+        weight,
         // One label with an absurd size must not cost everybody their shares.
-        basis: basis(e.promise, &party.estimate).min(MAX_BYTES),
+        basis: lifted(basis, estimate.lift).min(MAX_BYTES),
         demand: party.estimate.demand.min(MAX_BYTES),
         floor: max.map_or(floor, |m| floor.min(m)).min(MAX_BYTES),
         max,
@@ -77,11 +81,13 @@ fn claim(party: &Party<'_>, index: usize) -> Claim {
 
 /// What everybody may keep, and why.
 pub(crate) fn verdicts(
+    controller: Controller,
     account: &CapacityAccount,
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
-    let claims: Vec<Claim> = parties.iter().enumerate().map(|(i, p)| claim(p, i)).collect();
+    let claims: Vec<Claim> =
+        parties.iter().enumerate().map(|(i, p)| claim(controller, p, i)).collect();
     let division = match divide(account.capacity, &claims) {
         Ok(division) => division,
         Err(error) => {
@@ -115,7 +121,7 @@ fn verdict(
         name: party.name.clone(),
         kind: party.kind,
         path: party.group.path.clone(),
-        weight: claim.weight,
+        weight: party.entitlement.weight,
         weight_from: party.entitlement.weight_from.clone(),
         promise: party.entitlement.promise,
         basis: claim.basis,
@@ -125,11 +131,23 @@ fn verdict(
         share,
         bound,
         floor: claim.floor,
+        max: claim.max,
+        lift_pct: lift_pct(party.estimate.lift),
+        rung: None,
         refaults_per_sec: party.estimate.refaults_per_sec,
         doing: party.estimate.doing,
         stall_pct: memory.pressure.map(|p| percent(p.some.avg10_pct)),
         reason: Reason(explain(account, party, claim, (share, bound))),
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between a quarter and four times 100"
+)]
+fn lift_pct(lift: f64) -> u32 {
+    (lift.exp2() * 100.0).round() as u32
 }
 
 #[expect(
@@ -160,9 +178,14 @@ fn explain(
                 Some(promise) => format!("a promise of {promise}"),
                 None => format!("{} used over time (nothing promised)", claim.basis),
             };
+            let felt = match lift_pct(party.estimate.lift) {
+                100 => String::new(),
+                lift @ 101.. => format!(", {lift} % of that because it stalls more than others"),
+                lift => format!(", {lift} % of that because it stalls less than others"),
+            };
             format!(
-                "{} is asked for and {} is there: weight {} and {size} keep {share}, {kept} % of its need",
-                account.demand, account.capacity, claim.weight
+                "{} is asked for and {} is there: weight {} and {size}{felt} keep {share}, {kept} % of its need",
+                account.demand, account.capacity, party.entitlement.weight
             )
         }
     }

@@ -2,18 +2,21 @@
 //!
 //! # What it models
 //! Each workload wants a set and touches all of it evenly, so a byte outside memory comes back at
-//! a rate in proportion to how much is missing. When free memory falls below the low watermark,
-//! global reclaim takes from everybody by size: under [`Lru::Classic`] only what lies above
-//! effective memory.low, under [`Lru::Mglru`] (as measured on 6.12) almost regardless of it.
-//! memory.reclaim on a slice takes from its children above their memory.low.
+//! a rate in proportion to how much is missing and how hot the set is, and costs waiting: PSI. When
+//! free memory falls below the low watermark, global reclaim takes the oldest pages of all: under
+//! [`Lru::Classic`] only above effective memory.low, under [`Lru::Mglru`] (as measured on 6.12)
+//! almost regardless of it. memory.reclaim on a slice takes from its children above their
+//! memory.low; memory.high slows growth down.
 //!
 //! # What it does not
-//! Page ages, I/O limits, slab, nested slices. It shows whether a controller settles, not how
-//! fast a disk is.
+//! I/O limits shared by all, slab, page cache, nested slices, and MGLRU's habit of taking from one
+//! cgroup after the other. It shows whether a controller settles, not how fast a disk is.
 
+use crate::set::{Set, take};
 use ctlmgr_model::{
     Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
-    LruFlavour, MemoryEvents, MemorySample, Millis, Plan, Snapshot, Source, Workload, WorkloadName,
+    LruFlavour, MemoryEvents, MemorySample, Millis, Plan, Pressure, PressureLine, Snapshot, Source,
+    Workload, WorkloadName,
 };
 
 /// Page-aging algorithm of the simulated kernel.
@@ -23,51 +26,6 @@ pub enum Lru {
     Classic,
     /// Global reclaim takes nine tenths of what it wants regardless of memory.low.
     Mglru,
-}
-
-/// One workload.
-#[derive(Debug, Clone)]
-pub struct Set {
-    /// Name.
-    pub name: String,
-    /// Size of what it touches.
-    pub wanted: Bytes,
-    /// What it was promised; a bystander has none and no container.
-    pub promise: Option<Bytes>,
-    /// Weight, as a label.
-    pub weight: u16,
-    /// Whether ctlmgr manages it.
-    pub managed: bool,
-    /// In memory now.
-    pub resident: Bytes,
-    low: Bytes,
-    refaults: u64,
-}
-
-impl Set {
-    /// A managed set that is not in memory yet.
-    pub fn managed(name: &str, wanted: Bytes, promise: Option<Bytes>, weight: u16) -> Set {
-        Set {
-            name: name.to_owned(),
-            wanted,
-            promise,
-            weight,
-            managed: true,
-            resident: Bytes::ZERO,
-            low: Bytes::ZERO,
-            refaults: 0,
-        }
-    }
-
-    /// A unit that nobody manages.
-    pub fn bystander(name: &str, wanted: Bytes) -> Set {
-        Set { managed: false, ..Set::managed(name, wanted, None, 100) }
-    }
-
-    /// Part of the set that is in memory, 0–1.
-    pub fn resident_part(&self) -> f64 {
-        self.resident.0 as f64 / self.wanted.0.max(1) as f64
-    }
 }
 
 /// The machine.
@@ -81,6 +39,8 @@ pub struct Kernel {
     pub sets: Vec<Set>,
     /// Page aging.
     pub lru: Lru,
+    /// Whether the kernel counts PSI.
+    pub has_psi: bool,
     /// memory.low of the slice that holds the managed sets.
     pub slice_low: Bytes,
     /// Time.
@@ -89,10 +49,6 @@ pub struct Kernel {
     pub global_reclaimed: Bytes,
 }
 
-/// Fastest return from swap, per set and second.
-const FAULT_IN_PER_SEC: Bytes = Bytes::mib(40);
-/// Fastest first allocation, per set and second.
-const GROW_PER_SEC: Bytes = Bytes::mib(200);
 const SLICE: &str = "ctlmgr.slice";
 
 impl Kernel {
@@ -103,6 +59,7 @@ impl Kernel {
             own: Bytes::mib(150),
             sets,
             lru,
+            has_psi: true,
             slice_low: Bytes::ZERO,
             now: Millis(1000),
             global_reclaimed: Bytes::ZERO,
@@ -119,20 +76,13 @@ impl Kernel {
         self.now = Millis(self.now.0 + 1000);
         let low_watermark = Bytes(self.total.0 / 100);
         for i in 0..self.sets.len() {
-            let set = &self.sets[i];
-            let missing = set.wanted - set.resident;
-            let is_new = set.refaults == 0 && set.resident < Bytes(set.wanted.0 / 2);
-            let fastest = if is_new { GROW_PER_SEC } else { FAULT_IN_PER_SEC };
-            // Evenly touched: half of what is missing is asked for again within a second.
-            let back = Bytes(missing.0 / 2).max(missing.min(Bytes::mib(1))).min(fastest);
+            let room = self.sets[i].high - self.sets[i].resident;
+            let back = self.sets[i].touch().min(room.max(Bytes::mib(1)));
             self.make_room(back + low_watermark);
             let back = back.min(self.free());
-            let set = &mut self.sets[i];
-            set.resident = set.resident + back;
-            if !is_new {
-                set.refaults += back.0 / Bytes::PAGE.0;
-            }
+            self.sets[i].resident = self.sets[i].resident + back;
         }
+        self.sets.iter_mut().for_each(Set::feel);
     }
 
     /// Global reclaim until this much is free.
@@ -160,11 +110,21 @@ impl Kernel {
     pub fn apply(&mut self, plan: &Plan) {
         for step in &plan.steps {
             match step.action {
-                Action::Set { knob: Knob::MemoryMin, .. } | Action::Release { .. } => {}
-                Action::Set { to, .. } if step.path.as_str() == SLICE => self.slice_low = to,
-                Action::Set { to, .. } => {
+                Action::Set { knob: Knob::MemoryMin, .. } => {}
+                Action::Release { knob, prior, .. } => {
                     let found = self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == step.id);
-                    found.expect("the plan names an existing set").1.low = to;
+                    if let (Some((_, set)), Knob::MemoryHigh) = (found, knob) {
+                        set.high = prior;
+                    }
+                }
+                Action::Set { to, .. } if step.path.as_str() == SLICE => self.slice_low = to,
+                Action::Set { knob, to, .. } => {
+                    let found = self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == step.id);
+                    let set = found.expect("the plan names an existing set").1;
+                    match knob {
+                        Knob::MemoryHigh => set.high = to,
+                        _ => set.low = to,
+                    }
                 }
                 Action::Reclaim { amount, .. } if step.path.as_str() == SLICE => {
                     let mut inside: Vec<Set> =
@@ -217,7 +177,7 @@ impl Kernel {
             reclaimable_cache: Bytes::ZERO,
             swap_total: self.total,
             swap_free: self.total,
-            pressure: None,
+            pressure: self.has_psi.then(|| self.pressure()),
             lru: Some(match self.lru {
                 Lru::Classic => LruFlavour::Classic,
                 Lru::Mglru => LruFlavour::Mglru,
@@ -226,19 +186,19 @@ impl Kernel {
     }
 }
 
-/// Takes `amount` from what the sets hold above `protected`, by size; returns what was taken.
-fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
-    let open = |s: &Set| s.resident - protected(s).min(s.resident);
-    let sum: Bytes = sets.iter().map(&open).sum();
-    let amount = amount.min(sum);
-    let mut taken = Bytes::ZERO;
-    for set in sets.iter_mut() {
-        let part = u128::from(amount.0) * u128::from(open(set).0) / u128::from(sum.0.max(1));
-        let part = Bytes(u64::try_from(part).unwrap_or(u64::MAX));
-        set.resident = set.resident - part;
-        taken = taken + part;
+impl Kernel {
+    /// Of the whole machine: somebody stalls unless nobody does.
+    fn pressure(&self) -> Pressure {
+        let line = |of: fn(&Pressure) -> PressureLine| {
+            let quiet = |s: &Set| 1.0 - f64::from(of(&s.pressure()).avg10_pct) / 100.0;
+            let most = self.sets.iter().map(|s| of(&s.pressure()).total_usec).max();
+            PressureLine {
+                avg10_pct: ((1.0 - self.sets.iter().map(quiet).product::<f64>()) * 100.0) as f32,
+                total_usec: most.unwrap_or(0),
+            }
+        };
+        Pressure { some: line(|p| p.some), full: line(|p| p.full) }
     }
-    taken
 }
 
 fn id(index: usize) -> CgroupId {
@@ -270,6 +230,8 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
             _ => set.wanted - set.resident,
         },
         refault_anon: set.refaults,
+        high: if set.high.0 == u64::MAX { Limit::Max } else { Limit::Bytes(set.high) },
+        pressure: Some(set.pressure()),
         ..memory(set.resident)
     };
     let activity = Activity { is_populated: true, ..Activity::default() };

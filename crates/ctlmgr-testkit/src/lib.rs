@@ -1,7 +1,9 @@
 //! Fakes and a simulated kernel, for tests only.
 
 mod kernel;
+mod set;
 mod tree;
 
-pub use kernel::{Kernel, Lru, Set};
+pub use kernel::{Kernel, Lru};
+pub use set::Set;
 pub use tree::FakeHost;

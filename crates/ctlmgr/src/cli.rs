@@ -37,6 +37,23 @@ pub enum Command {
     },
     /// Show what ctlmgr would do now.
     Plan,
+    /// Show who would keep what after a change, without making it.
+    WhatIf(WhatIf),
+    /// Write what deciding depends on to a file, one JSON object a line, for `replay`.
+    Record {
+        /// The file; it must not exist.
+        file: PathBuf,
+        /// Stop after this many seconds; Ctrl-C stops too.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Decide again what a recording holds, and show what comes out differently.
+    ///
+    /// Needs no daemon. Exit status 1 if anything does.
+    Replay {
+        /// The recording; - is standard input.
+        file: PathBuf,
+    },
     /// Show every value that differs from before ctlmgr. Exit status 0 also if there are some.
     Diff,
     /// Put back every value that ctlmgr wrote, and only observe until told otherwise.
@@ -72,12 +89,26 @@ pub enum Command {
     },
     /// Examine this host: what stops ctlmgr from working, and what to do about it.
     Doctor,
-    /// Computations of the memory job; needs no daemon.
+    /// The memory job: watch it, or compute shares without a daemon.
     Memory {
         /// Which one.
         #[command(subcommand)]
         command: MemoryCommand,
     },
+}
+
+/// A change to try out.
+#[derive(Debug, Default, clap::Args)]
+pub struct WhatIf {
+    /// NAME=WEIGHT: give a workload another weight, 1–10000 or a class.
+    #[arg(long, value_name = "NAME=WEIGHT")]
+    pub weight: Vec<String>,
+    /// Share out this much, or more or less than now: 8G, +2G, -2G.
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    pub capacity: Option<String>,
+    /// SIZE@WEIGHT: add a workload that needs this much.
+    #[arg(long, value_name = "SIZE@WEIGHT")]
+    pub add: Vec<String>,
 }
 
 /// Commands on the configuration.
@@ -89,9 +120,18 @@ pub enum ConfigCommand {
     Show,
 }
 
-/// Computations of the memory job.
+/// Commands of the memory job.
 #[derive(Debug, Subcommand)]
 pub enum MemoryCommand {
+    /// Show who needs, keeps and misses what, again and again.
+    Top {
+        /// Seconds between two looks.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        every: u64,
+        /// Look once; also done by itself where the output is no terminal.
+        #[arg(long)]
+        once: bool,
+    },
     /// Divide a capacity among workloads by weight, and nothing else.
     ///
     /// FILE holds {"capacity_bytes": N, "workloads": [{"name", "weight", "promise_bytes" or null,

@@ -1,6 +1,7 @@
 //! Commands that ask the daemon.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use ctlmgr_api::{
@@ -9,8 +10,8 @@ use ctlmgr_api::{
 use ctlmgr_model::{Mode, Plan, Undone, Weight};
 use hyper::Method;
 
-use crate::cli::Command;
-use crate::{Failure, offline, print_json, show};
+use crate::cli::{Command, MemoryCommand};
+use crate::{Failure, offline, print_json, recording, show, top, what_if};
 
 /// Runs a command that needs the daemon.
 pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Failure> {
@@ -31,14 +32,32 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             Command::Revert { offline } => revert(&client, offline, json).await,
             Command::Mode { mode } => change_mode(&client, mode, json).await,
             Command::Weight { name, weight } => change_weight(&client, name, weight, json).await,
-            Command::Config { .. } | Command::Doctor | Command::Memory { .. } => {
+            Command::WhatIf(asked) => {
+                let plan = client.get::<Plan>("/v1/plan").await?;
+                let settings: serde_json::Value = client.get("/v1/settings").await?;
+                let comparison =
+                    what_if::compare(&plan, &asked, |text| read_weight(text, &settings))?;
+                present(json, &comparison, what_if::show)
+            }
+            Command::Memory { command: MemoryCommand::Top { every, once } } => {
+                top::run(&client, Duration::from_secs(every), once, json).await
+            }
+            Command::Record { file, seconds } => recording::record(&client, &file, seconds).await,
+            Command::Config { .. }
+            | Command::Doctor
+            | Command::Replay { .. }
+            | Command::Memory { .. } => {
                 Err(Failure::bad_input(anyhow!("this command needs no daemon")))
             }
         }
     })
 }
 
-fn present<T: serde::Serialize>(json: bool, value: &T, text: impl Fn(&T)) -> Result<u8, Failure> {
+pub(crate) fn present<T: serde::Serialize>(
+    json: bool,
+    value: &T,
+    text: impl Fn(&T),
+) -> Result<u8, Failure> {
     if json {
         print_json(value)?;
     } else {
@@ -110,7 +129,10 @@ async fn change_weight(
 ) -> Result<u8, Failure> {
     if let Some(text) = weight {
         let settings: serde_json::Value = client.get("/v1/settings").await?;
-        let weight = read_weight(&text, &settings)?;
+        let weight = match text.as_str() {
+            "default" => None,
+            text => Some(read_weight(text, &settings)?.get()),
+        };
         let change = WeightChange { name: name.clone(), weight };
         let status: Status = client.send(Method::PUT, "/v1/weight", &change).await?;
         if !is_running(&status, &name) {
@@ -129,15 +151,11 @@ fn is_running(status: &Status, name: &str) -> bool {
     status.plan.iter().flat_map(|p| &p.verdicts).any(|v| v.name.0 == name)
 }
 
-/// A number, a class of the running configuration, or `default`.
-fn read_weight(text: &str, settings: &serde_json::Value) -> Result<Option<u16>, Failure> {
-    if text == "default" {
-        return Ok(None);
-    }
+/// A number, or a class of the running configuration.
+fn read_weight(text: &str, settings: &serde_json::Value) -> Result<Weight, Failure> {
     let class = settings["classes"][text].as_i64();
     let number = class.or_else(|| text.parse().ok());
-    let expected = || anyhow!("`{text}` is no weight: expected 1–10000, a class, or default");
+    let expected = || anyhow!("`{text}` is no weight: expected 1–10000 or a class");
     let number = number.ok_or_else(|| Failure::bad_input(expected()))?;
-    let weight = Weight::new(number).map_err(Failure::bad_input)?;
-    Ok(Some(weight.get()))
+    Weight::new(number).map_err(Failure::bad_input)
 }

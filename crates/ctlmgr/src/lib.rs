@@ -7,7 +7,10 @@ mod config;
 mod daemon;
 mod memory_plan;
 mod offline;
+mod recording;
 mod show;
+mod top;
+mod what_if;
 
 use std::fmt;
 
@@ -56,6 +59,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
         Command::Doctor => offline::doctor(json),
+        Command::Replay { file } => recording::again(&file, json),
         command => daemon::run(&cli.socket, command, json),
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn run(file: &Path, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn read(file: &Path) -> Result<String, anyhow::Error> {
+pub(crate) fn read(file: &Path) -> Result<String, anyhow::Error> {
     if file.as_os_str() == "-" {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("failed to read standard input")?;

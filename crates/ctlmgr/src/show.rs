@@ -11,7 +11,7 @@ pub(crate) fn line(text: &str) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -47,7 +47,7 @@ pub(crate) fn status(status: &Status) {
     status.gaps.iter().for_each(|g| line(&format!("? {}: {}", g.what, g.why)));
 }
 
-fn account(account: &CapacityAccount) {
+pub(crate) fn account(account: &CapacityAccount) {
     line(&format!(
         "{} total - {} host - {} headroom = {} to share",
         account.total, account.host, account.headroom, account.capacity
@@ -98,9 +98,10 @@ pub(crate) fn why(why: &Why) {
         ("cgroup", v.path.to_string()),
         ("weight", format!("{} ({})", v.weight, v.weight_from)),
         ("promise", promise),
-        ("basis", v.basis.to_string()),
+        ("basis", basis(v)),
         ("need", v.demand.to_string()),
         ("floor", v.floor.to_string()),
+        ("rung", v.rung.map_or("none: nothing is done about it".to_owned(), |r| r.to_string())),
         ("share", format!("{} (bound by {})", v.share, v.bound)),
         ("held", format!("{}, {} in swap", v.held, v.swapped)),
         ("feels", format!("{} refaults/s, stalled {stall}", v.refaults_per_sec)),
@@ -111,6 +112,13 @@ pub(crate) fn why(why: &Why) {
     line("");
     line(if why.decisions.is_empty() { "No decisions so far." } else { "Last decisions:" });
     why.decisions.iter().for_each(decision);
+}
+
+fn basis(v: &Verdict) -> String {
+    match v.lift_pct {
+        100 => v.basis.to_string(),
+        lift => format!("{}, {lift} % of its size by what it and others feel", v.basis),
+    }
 }
 
 fn doing(doing: &Doing) -> String {

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, Path, Request, State};
+use axum::extract::{ConnectInfo, Path, RawQuery, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
@@ -22,6 +22,7 @@ pub(crate) async fn serve(listener: UnixListener, line: Line) -> std::io::Result
         .route("/v1/plan", get(plan))
         .route("/v1/why/{name}", get(why))
         .route("/v1/settings", get(settings))
+        .route("/v1/record", get(record))
         .route("/v1/diff", get(diff))
         .route("/v1/revert", post(revert))
         .route("/v1/mode", put(mode))
@@ -59,6 +60,15 @@ async fn why(State(line): State<Line>, Path(name): Path<String>) -> Response {
 
 async fn settings(State(line): State<Line>) -> Response {
     answer(line.ask(Command::Settings).await)
+}
+
+/// `?from=N` asks for events from number N on.
+async fn record(State(line): State<Line>, RawQuery(query): RawQuery) -> Response {
+    let from = query.as_deref().and_then(|q| q.strip_prefix("from=")).map(str::parse::<u64>);
+    match from.transpose() {
+        Ok(from) => answer(line.ask(|reply| Command::Record(from, reply)).await),
+        Err(error) => answer::<()>(Err(Refused::Invalid(format!("from: {error}")))),
+    }
 }
 
 async fn diff(State(line): State<Line>) -> Response {

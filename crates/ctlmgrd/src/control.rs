@@ -4,6 +4,8 @@ use ctlmgr_api::{Difference, ModeChange, Reverted, Status, WeightChange, Why};
 use ctlmgr_model::{Plan, Settings};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::recorder::Numbered;
+
 /// Where an answer goes, and what it may be.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refused>>;
 
@@ -25,6 +27,7 @@ pub(crate) enum Command {
     Why(String, Reply<Why>),
     Plan(Reply<Plan>),
     Settings(Reply<Settings>),
+    Record(Option<u64>, Reply<Vec<Numbered>>),
     Diff(Reply<Vec<Difference>>),
     Revert(Reply<Vec<Reverted>>),
     Mode(ModeChange, Reply<Status>),

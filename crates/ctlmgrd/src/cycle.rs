@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ctlmgr_act::UnitProperties;
 use ctlmgr_api::Decision;
 use ctlmgr_model::{Action, Mode, Outcome, Snapshot, Step};
+use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
 
@@ -50,13 +51,17 @@ impl<U: UnitProperties> Daemon<U> {
         let state = std::mem::take(&mut self.state);
         let (plan, state) = decide(&self.settings, state, snapshot);
         self.state = state;
-        if plan.account.is_contended() {
+        if plan.account.is_near_contention() {
             self.keep_pace();
         }
         let violations = check(&self.settings, &plan, snapshot);
         for violation in &violations {
             error!(%violation, "the plan breaks a rule and is not carried out");
         }
+        self.recorder.note(|| Event::Decided {
+            snapshot: Box::new(snapshot.clone()),
+            plan: Box::new(plan.clone()),
+        });
         let steps = plan.steps.clone();
         let (host, gaps) = (snapshot.host.clone(), snapshot.gaps.clone());
         self.last = Some(Last { plan, host, gaps });
@@ -90,6 +95,11 @@ impl<U: UnitProperties> Daemon<U> {
         self.learned_at = at;
         for (step, outcome) in outcomes {
             self.state.learn(&step, &outcome, at);
+            self.recorder.note(|| Event::Learned {
+                step: Box::new(step.clone()),
+                outcome: outcome.clone(),
+                at,
+            });
             self.account(step, outcome);
         }
     }

@@ -19,12 +19,15 @@ use tracing::{error, info, warn};
 
 use crate::control::{Command, Line};
 use crate::places::Places;
+use crate::recorder::Recorder;
 use crate::undo::{SharedJournal, revert, with_journal};
 use crate::workers::{self, Report};
 use crate::{api, notify};
 
-/// Pause between readings under contention, and without.
-const PACE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(5));
+/// Pause between readings with contention there or near …
+const QUICK: Duration = Duration::from_secs(1);
+/// … and while all is calm: pressure, memory.events and dockerd wake the loop before.
+const CALM: Duration = Duration::from_secs(10);
 /// Two readings are at least this far apart, however often the kernel wakes us.
 const LEAST_PACE: Duration = Duration::from_millis(500);
 /// How long the first reading waits for what dockerd knows.
@@ -73,6 +76,7 @@ pub(crate) struct Daemon<U> {
     pub busy: Busy,
     pub last: Option<Last>,
     pub decisions: VecDeque<Decision>,
+    pub recorder: Recorder,
     pub counters: Counters,
     pub config_trouble: Option<String>,
     pub sense_trouble: Option<String>,
@@ -156,6 +160,7 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         busy: Busy::default(),
         last: None,
         decisions: VecDeque::new(),
+        recorder: Recorder::default(),
         counters: Counters::default(),
         config_trouble: None,
         sense_trouble: None,
@@ -240,12 +245,12 @@ impl<U: UnitProperties> Daemon<U> {
 
     /// Under contention the next reading is no further away than the quick pace.
     pub(crate) fn keep_pace(&mut self) {
-        self.next_tick = self.next_tick.min(Instant::now() + PACE.0);
+        self.next_tick = self.next_tick.min(Instant::now() + QUICK);
     }
 
     fn sense(&mut self) {
-        let is_tense = self.last.as_ref().is_some_and(|l| l.plan.account.is_contended());
-        self.next_tick = Instant::now() + if is_tense { PACE.0 } else { PACE.1 };
+        let is_calm = self.last.as_ref().is_some_and(|l| !l.plan.account.is_near_contention());
+        self.next_tick = Instant::now() + if is_calm { CALM } else { QUICK };
         if let Some(since) = self.busy.sensing_since {
             if since.elapsed() > SLOW_READING {
                 let text =
@@ -308,6 +313,7 @@ impl<U: UnitProperties> Daemon<U> {
         self.state.forget_written();
         left.iter().for_each(|saved| self.state.adopt(saved));
         self.learned_at = self.now();
+        self.note_new_start();
         reverted
     }
 
@@ -331,6 +337,7 @@ impl<U: UnitProperties> Daemon<U> {
                 self.settings = settings;
                 self.config_trouble = None;
                 info!(mode = %self.settings.memory.mode, "configuration reloaded");
+                self.note_new_start();
                 if was == Mode::Act && self.settings.memory.mode != Mode::Act {
                     self.undo().await;
                 }

@@ -14,6 +14,7 @@ mod notify;
 mod obey;
 mod overrides;
 mod places;
+mod recorder;
 mod undo;
 mod workers;
 

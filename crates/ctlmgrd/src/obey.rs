@@ -2,10 +2,13 @@
 
 use ctlmgr_act::UnitProperties;
 use ctlmgr_api::{ModeChange, Reverted, Status, WeightChange, Why};
-use ctlmgr_model::{Mode, Plan, Weight};
+use ctlmgr_model::{Mode, Plan, Settings, Weight};
+use ctlmgr_policy::State;
+use ctlmgr_policy::replay::Event;
 
 use crate::control::{Command, Refused};
 use crate::daemon::Daemon;
+use crate::recorder::Numbered;
 use crate::{overrides, undo};
 
 impl<U: UnitProperties> Daemon<U> {
@@ -16,6 +19,7 @@ impl<U: UnitProperties> Daemon<U> {
             Command::Why(name, reply) => drop(reply.send(self.why(&name))),
             Command::Plan(reply) => drop(reply.send(self.plan())),
             Command::Settings(reply) => drop(reply.send(Ok(self.settings.clone()))),
+            Command::Record(from, reply) => drop(reply.send(Ok(self.record(from)))),
             Command::Diff(reply) => drop(reply.send(self.diff().await)),
             Command::Revert(reply) => drop(reply.send(self.stop_acting().await)),
             Command::Mode(change, reply) => drop(reply.send(self.change_mode(change).await)),
@@ -47,6 +51,16 @@ impl<U: UnitProperties> Daemon<U> {
             .flatten()
             .chain(complaints)
             .collect()
+    }
+
+    fn record(&mut self, from: Option<u64>) -> Vec<Numbered> {
+        let start = || start(&self.settings, &self.state);
+        self.recorder.since(from, start)
+    }
+
+    /// Deciding goes on from somewhere else: what follows must not be replayed from before.
+    pub(crate) fn note_new_start(&mut self) {
+        self.recorder.note(|| start(&self.settings, &self.state));
     }
 
     fn plan(&self) -> Result<Plan, Refused> {
@@ -115,6 +129,10 @@ impl<U: UnitProperties> Daemon<U> {
             None => Ok(self.status()),
         }
     }
+}
+
+fn start(settings: &Settings, state: &State) -> Event {
+    Event::Start { settings: Box::new(settings.clone()), state: Box::new(state.clone()) }
 }
 
 fn failed(error: impl Into<anyhow::Error>) -> Refused {

@@ -4,4 +4,5 @@
 mod a_install;
 mod b_product;
 mod c_faults;
+mod c_memory;
 mod d_removal;

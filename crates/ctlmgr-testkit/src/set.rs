@@ -1,0 +1,139 @@
+//! Sets of memory that are touched at random, and how the reclaimer finds their oldest pages.
+
+use ctlmgr_model::{Bytes, Pressure, PressureLine};
+
+/// Fastest return from swap, per set and second.
+const FAULT_IN_PER_SEC: Bytes = Bytes::mib(40);
+/// Fastest first allocation, per set and second.
+const GROW_PER_SEC: Bytes = Bytes::mib(200);
+/// What one fault from swap costs its thread, and how many threads share the waiting.
+const FAULT_SECS: f64 = 0.001;
+const THREADS: f64 = 4.0;
+
+/// One workload.
+#[derive(Debug, Clone)]
+pub struct Set {
+    /// Name.
+    pub name: String,
+    /// Size of what it touches.
+    pub wanted: Bytes,
+    /// What it was promised; a bystander has none and no container.
+    pub promise: Option<Bytes>,
+    /// Weight, as a label.
+    pub weight: u16,
+    /// Whether ctlmgr manages it.
+    pub managed: bool,
+    /// Touches per page and second, evenly over the set.
+    pub heat: f64,
+    /// In memory now.
+    pub resident: Bytes,
+    /// memory.high, or [`u64::MAX`].
+    pub high: Bytes,
+    /// Part of its wanted touches that it made in the last second.
+    pub pace: f64,
+    pub(crate) low: Bytes,
+    pub(crate) refaults: u64,
+    pub(crate) stalled_usec: u64,
+    pub(crate) stall_pct: f64,
+}
+
+impl Set {
+    /// A managed set that is not in memory yet.
+    pub fn managed(name: &str, wanted: Bytes, promise: Option<Bytes>, weight: u16) -> Set {
+        Set {
+            name: name.to_owned(),
+            wanted,
+            promise,
+            weight,
+            managed: true,
+            heat: 0.15,
+            resident: Bytes::ZERO,
+            high: Bytes(u64::MAX),
+            pace: 1.0,
+            low: Bytes::ZERO,
+            refaults: 0,
+            stalled_usec: 0,
+            stall_pct: 0.0,
+        }
+    }
+
+    /// A unit that nobody manages.
+    pub fn bystander(name: &str, wanted: Bytes) -> Set {
+        Set { managed: false, ..Set::managed(name, wanted, None, 100) }
+    }
+
+    /// The same, touched this often per page and second.
+    #[must_use]
+    pub fn hot(self, heat: f64) -> Set {
+        Set { heat, ..self }
+    }
+
+    /// Part of the set that is in memory, 0–1.
+    pub fn resident_part(&self) -> f64 {
+        self.resident.0 as f64 / self.wanted.0.max(1) as f64
+    }
+
+    /// One second of touching: what comes back into memory, and how much time it waits for that.
+    pub(crate) fn touch(&mut self) -> Bytes {
+        let missing = self.wanted - self.resident;
+        let is_new = self.refaults == 0 && self.resident < Bytes(self.wanted.0 / 2);
+        if is_new {
+            return missing.min(GROW_PER_SEC);
+        }
+        // Each missing page is asked for `heat` times a second, and each time costs a wait.
+        let asked = self.heat * (missing.0 / Bytes::PAGE.0) as f64;
+        let waiting = asked * FAULT_SECS / THREADS;
+        let throttled = if self.resident >= self.high { 1.0 } else { 0.0 };
+        self.pace = 1.0 / (1.0 + waiting + throttled);
+        let back = Bytes(whole(asked * self.pace) * Bytes::PAGE.0);
+        self.refaults += back.0 / Bytes::PAGE.0;
+        back.min(missing).min(FAULT_IN_PER_SEC)
+    }
+
+    pub(crate) fn feel(&mut self) {
+        let stall = 1.0 - self.pace;
+        self.stalled_usec += whole(stall * 1e6);
+        self.stall_pct += (stall * 100.0 - self.stall_pct) / 5.0;
+    }
+
+    pub(crate) fn pressure(&self) -> Pressure {
+        let line = |part: f64| PressureLine {
+            avg10_pct: (self.stall_pct * part) as f32,
+            total_usec: whole(self.stalled_usec as f64 * part),
+        };
+        Pressure { some: line(1.0), full: line(0.3) }
+    }
+}
+
+/// Takes `amount` from what the sets hold above `protected`, oldest pages first; returns what was
+/// taken.
+///
+/// In a set that is touched evenly, `heat` times per page and second, e^(−heat · t) of the pages
+/// have not been touched for t seconds. The reclaimer goes down to the age at which there is enough.
+pub(crate) fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
+    let open = |s: &Set| s.resident - protected(s).min(s.resident);
+    let amount = amount.min(sets.iter().map(&open).sum());
+    let older_than =
+        |age: f64, s: &Set| Bytes(whole(open(s).0 as f64 * (-s.heat * age).exp())).min(open(s));
+    let (mut young, mut old) = (0.0, 600.0);
+    for _ in 0..40 {
+        let age = (young + old) / 2.0;
+        let sum: Bytes = sets.iter().map(|s| older_than(age, s)).sum();
+        if sum >= amount { young = age } else { old = age }
+    }
+    let found: Bytes = sets.iter().map(|s| older_than(young, s)).sum();
+    let mut taken = Bytes::ZERO;
+    for set in sets.iter_mut() {
+        let part = u128::from(older_than(young, set).0) * u128::from(amount.0);
+        let part = Bytes(u64::try_from(part / u128::from(found.0.max(1))).unwrap_or(u64::MAX));
+        let part = part.min(set.resident).min(amount - taken);
+        set.resident = set.resident - part;
+        taken = taken + part;
+    }
+    taken
+}
+
+#[expect(clippy::cast_sign_loss, reason = "amounts and times are not negative; a cast saturates")]
+fn whole(value: f64) -> u64 {
+    value as u64
+}

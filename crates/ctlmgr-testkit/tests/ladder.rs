@@ -1,0 +1,160 @@
+//! Closed loop: feedback and throttling against the simulated kernel.
+
+use ctlmgr_model::{Bytes, Controller, Mode, Outcome, Rung, Settings};
+use ctlmgr_policy::{State, check, decide};
+use ctlmgr_testkit::{Kernel, Lru, Set};
+use proptest::prelude::*;
+
+/// A host with ctlmgr on it.
+struct World {
+    kernel: Kernel,
+    settings: Settings,
+    state: State,
+    rungs: Vec<Rung>,
+}
+
+impl World {
+    fn new(kernel: Kernel, controller: Controller) -> World {
+        let mut settings = Settings::default();
+        settings.memory.mode = Mode::Act;
+        settings.memory.controller = controller;
+        World { kernel, settings, state: State::default(), rungs: Vec::new() }
+    }
+
+    fn run(&mut self, seconds: u32) {
+        for _ in 0..seconds {
+            self.kernel.tick();
+            let snapshot = self.kernel.snapshot();
+            let (plan, state) = decide(&self.settings, std::mem::take(&mut self.state), &snapshot);
+            self.state = state;
+            assert_eq!(check(&self.settings, &plan, &snapshot), []);
+            self.kernel.apply(&plan);
+            for step in &plan.steps {
+                self.state.learn(step, &Outcome::Done, snapshot.at);
+                self.rungs.push(step.rung);
+            }
+        }
+    }
+
+    /// Mean pace of a set over some seconds, which pass.
+    fn pace(&mut self, seconds: u32) -> Vec<f64> {
+        let mut sums = vec![0.0; self.kernel.sets.len()];
+        for _ in 0..seconds {
+            self.run(1);
+            for (sum, set) in sums.iter_mut().zip(&self.kernel.sets) {
+                *sum += set.pace;
+            }
+        }
+        sums.iter().map(|sum| sum / f64::from(seconds)).collect()
+    }
+}
+
+fn mib(n: u64) -> Bytes {
+    Bytes::mib(n)
+}
+
+/// Same size, promise and weight, but one is touched ten times as often.
+fn hot_and_cold(weight_of_hot: u16) -> Kernel {
+    let sets = vec![
+        Set::managed("hot", mib(800), Some(mib(800)), weight_of_hot).hot(0.5),
+        Set::managed("cold", mib(800), Some(mib(800)), 100).hot(0.05),
+    ];
+    Kernel::new(mib(1600), Lru::Classic, sets)
+}
+
+/// How much slower each is than it could be.
+fn slowdowns(kernel: Kernel, controller: Controller) -> (f64, f64) {
+    let mut world = World::new(kernel, controller);
+    world.run(240);
+    let pace = world.pace(60);
+    (1.0 - pace[0], 1.0 - pace[1])
+}
+
+#[test]
+fn feedback_brings_equal_slowdown_where_equal_bytes_do_not() {
+    let (hot, cold) = slowdowns(hot_and_cold(100), Controller::Shares);
+    let apart = (hot - cold).abs();
+    let (hot, cold) = slowdowns(hot_and_cold(100), Controller::Both);
+    assert!((hot - cold).abs() < 0.10, "hot {hot:.2} cold {cold:.2}");
+    assert!((hot - cold).abs() < apart, "{apart:.2} with shares alone");
+}
+
+#[test]
+fn a_heavier_one_slows_down_less_than_half_as_much() {
+    let (hot, cold) = slowdowns(hot_and_cold(400), Controller::Both);
+    assert!(hot <= cold / 2.0 + 0.02, "hot {hot:.2} cold {cold:.2}");
+}
+
+#[test]
+fn a_greedy_bystander_is_slowed_down_and_let_go_again() {
+    let sets = vec![
+        Set::managed("web", mib(700), Some(mib(700)), 400),
+        Set::managed("db", mib(500), Some(mib(500)), 400),
+    ];
+    let mut world = World::new(Kernel::new(mib(1970), Lru::Mglru, sets), Controller::Both);
+    world.run(30);
+    world.kernel.sets.push(Set::bystander("hog", mib(4000)).hot(1.0));
+    world.run(60);
+    assert!(world.rungs.contains(&Rung::Throttle), "{:?}", world.rungs);
+    assert!(world.kernel.sets[2].high < Bytes(u64::MAX));
+    let resident =
+        |w: &World| w.kernel.sets[..2].iter().map(Set::resident_part).fold(1.0, f64::min);
+    assert!(resident(&world) > 0.9, "{:?}", world.kernel.sets);
+    world.kernel.sets[2].wanted = mib(10);
+    world.kernel.sets[2].resident = mib(10);
+    world.run(120);
+    assert_eq!(world.kernel.sets[2].high, Bytes(u64::MAX), "calm: nothing is left of it");
+}
+
+#[test]
+fn without_psi_nobody_is_throttled() {
+    let sets = vec![Set::managed("web", mib(700), Some(mib(700)), 400)];
+    let mut kernel = Kernel::new(mib(1000), Lru::Mglru, sets);
+    kernel.has_psi = false;
+    kernel.sets.push(Set::bystander("hog", mib(2000)));
+    let mut world = World::new(kernel, Controller::Both);
+    world.run(90);
+    assert!(!world.rungs.contains(&Rung::Throttle));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the mix: plans are sound (asserted inside), and all is given back in the end.
+    #[test]
+    fn any_mix_is_let_go_when_memory_is_plenty_again(
+        sizes in proptest::collection::vec((50u64..900, 1u16..2000, any::<bool>(), 0.01f64..1.0), 1..9),
+        total in 600u64..3000, controller in prop_oneof![Just(Controller::Shares), Just(Controller::Stall), Just(Controller::Both)]
+    ) {
+        let sets = sizes.iter().enumerate().map(|(i, (size, weight, managed, heat))| match managed {
+            true => Set::managed(&format!("w{i}"), mib(*size), None, *weight).hot(*heat),
+            false => Set::bystander(&format!("u{i}"), mib(*size)).hot(*heat),
+        });
+        let mut world = World::new(Kernel::new(mib(total), Lru::Classic, sets.collect()), controller);
+        world.run(90);
+        world.kernel.total = mib(20_000);
+        world.run(120);
+        prop_assert!(world.kernel.sets.iter().all(|s| s.high == Bytes(u64::MAX)));
+    }
+}
+
+/// Found by the property test: others' stalls must not lift a memory.high without end.
+#[test]
+fn a_stall_that_is_not_ours_moves_no_limit() {
+    let unit = |name, size| Set::bystander(name, mib(size));
+    let sets = vec![
+        Set::managed("w2", mib(703), None, 190),
+        Set::managed("w6", mib(63), Some(mib(892)), 1753),
+        Set::managed("w7", mib(227), Some(mib(229)), 938),
+        unit("u0", 193),
+        unit("u1", 355),
+        unit("u3", 334),
+        unit("u4", 530),
+        unit("u5", 594),
+        unit("u8", 885),
+    ];
+    let mut world = World::new(Kernel::new(mib(2500), Lru::Mglru, sets), Controller::Both);
+    world.run(120);
+    let limits = world.kernel.sets.iter().filter(|s| s.high < Bytes(u64::MAX));
+    assert!(limits.clone().all(|s| s.high < mib(1000)), "{:?}", world.kernel.sets);
+}

@@ -1,0 +1,97 @@
+//! `ctlmgr record` and `ctlmgr replay`.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use ctlmgr_api::Client;
+use ctlmgr_policy::replay::{Event, Replay, replay};
+use serde::Deserialize;
+
+use crate::{Failure, memory_plan, print_json, show};
+
+/// How often the daemon is asked for what is new.
+const EVERY: Duration = Duration::from_secs(1);
+/// Deviations shown as text.
+const SHOWN: usize = 10;
+
+#[derive(Debug, Deserialize)]
+struct Numbered {
+    number: u64,
+    event: Event,
+}
+
+/// Writes events to `file` for some time.
+pub(crate) async fn record(client: &Client, file: &Path, seconds: u64) -> Result<u8, Failure> {
+    let failed = || format!("failed to write {}", file.display());
+    let mut out =
+        OpenOptions::new().write(true).create_new(true).open(file).with_context(failed)?;
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let (mut next, mut count) = (None, 0);
+    while Instant::now() < until {
+        let path = next.map_or("/v1/record".to_owned(), |n| format!("/v1/record?from={n}"));
+        for Numbered { number, event } in client.get::<Vec<Numbered>>(&path).await? {
+            writeln!(out, "{}", serde_json::to_string(&event)?).with_context(failed)?;
+            next = Some(number + 1);
+            count += 1;
+        }
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => break,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+    }
+    show::line(&format!("{count} events in {}", file.display()));
+    Ok(0)
+}
+
+/// Decides again what `file` holds.
+pub(crate) fn again(file: &Path, json: bool) -> Result<u8, Failure> {
+    let text = memory_plan::read(file).map_err(Failure::bad_input)?;
+    let events = parse(&text).map_err(Failure::bad_input)?;
+    let result = replay(&events);
+    if json {
+        print_json(&result)?;
+    } else {
+        show_deviations(&result);
+    }
+    Ok(u8::from(!result.deviations.is_empty()))
+}
+
+fn parse(text: &str) -> Result<Vec<Event>, anyhow::Error> {
+    let events: Vec<Event> = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(i, line)| serde_json::from_str(line).with_context(|| format!("line {}", i + 1)))
+        .collect::<Result<_, _>>()?;
+    match events.first() {
+        Some(Event::Start { .. }) => Ok(events),
+        _ => Err(anyhow!("no recording: the first line does not say where deciding began")),
+    }
+}
+
+fn show_deviations(result: &Replay) {
+    for deviation in result.deviations.iter().take(SHOWN) {
+        show::line(&format!("at {} ms", deviation.at.0));
+        for (name, plan) in [("recorded", &deviation.recorded), ("replayed", &deviation.replayed)] {
+            show::line(&format!("  {name}: {} to share", plan.account.capacity));
+            plan.steps.iter().for_each(|step| show::line(&format!("    {step}")));
+        }
+    }
+    let (all, different) = (result.decisions, result.deviations.len());
+    show::line(&format!("{all} decisions, {different} came out differently"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_recording_is_refused_with_its_line() {
+        let error = parse("{}\n").unwrap_err();
+        assert!(format!("{error:#}").starts_with("line 1: "), "{error:#}");
+        assert!(parse("").unwrap_err().to_string().contains("no recording"));
+    }
+}

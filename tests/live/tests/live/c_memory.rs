@@ -1,0 +1,111 @@
+//! The ladder, other writers, and the views on both.
+
+use anyhow::Result;
+use ctlmgr_live::{Container, Ctlmgr, eventually, json, knob, sh, status};
+
+const MIB: u64 = 1 << 20;
+
+/// The load generator, as a program and as an image.
+fn install_hog() -> Result<()> {
+    sh("install -m 755 /run/in/hog /usr/local/bin/lab-hog; d=$(mktemp -d); cp /run/in/hog $d/hog; \
+        tar -C $d -c . | docker import - lab-hog >/dev/null; rm -rf $d")
+    .map(drop)
+}
+
+#[test]
+fn another_writers_value_stays_and_is_named() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    let unit = web.cgroup.file_name().map(|n| n.to_string_lossy().into_owned());
+    let unit = unit.unwrap_or_default();
+    sh(&format!("systemctl set-property --runtime {unit} MemoryLow=20M"))?;
+    eventually("status names it", || {
+        Ok(sh("ctlmgr status")?.contains("by another writer; ctlmgr leaves it at that"))
+    })?;
+    let before = ctlmgr.status()?["counters"]["cycles"].as_u64();
+    eventually("ctlmgr has looked again", || {
+        Ok(ctlmgr.status()?["counters"]["cycles"].as_u64() > before)
+    })?;
+    assert_eq!(web.knob("memory.low")?, 20 * MIB);
+    sh("systemctl stop ctlmgr.service")?;
+    assert_eq!(web.knob("memory.low")?, 20 * MIB, "undo leaves it too");
+    Ok(())
+}
+
+#[test]
+fn what_if_top_record_and_replay_need_no_acting() -> Result<()> {
+    let _web = Container::start("web", 64, "--memory-reservation 64m")?;
+    let ctlmgr = Ctlmgr::start("observe")?;
+    eventually("web is known", || Ok(ctlmgr.verdict("web")?["promise"] == 64 * MIB))?;
+    let compared = json("ctlmgr what-if --capacity 100M --add 1G@low --json")?;
+    let of = |name: &str| {
+        let shares = compared["shares"].as_array().cloned().unwrap_or_default();
+        shares.into_iter().find(|s| s["name"] == name)
+    };
+    let web = of("web").unwrap_or_default();
+    assert!(web["after_bytes"].as_u64() < web["before_bytes"].as_u64(), "{compared}");
+    assert!(of("1G@low").is_some_and(|s| s["weight"] == 25), "{compared}");
+    let (code, text) = status("ctlmgr what-if --weight nobody=5")?;
+    assert_eq!(code, 2);
+    assert!(text.contains("no workload `nobody`"), "{text}");
+    assert!(sh("ctlmgr memory top")?.contains("REFLT/S"));
+    sh("rm -f /tmp/rec; ctlmgr record --seconds 15 /tmp/rec")?;
+    let replayed = json("ctlmgr replay /tmp/rec --json")?;
+    assert!(replayed["decisions"].as_u64() > Some(0), "{replayed}");
+    assert_eq!(replayed["deviations"], serde_json::json!([]));
+    assert_eq!(status("ctlmgr record /tmp/rec")?.0, 1, "a recording is not overwritten");
+    ctlmgr.stop_and_expect_pristine()
+}
+
+/// A unit that takes all it can get is slowed down, and nothing of that is left when it is gone.
+#[test]
+fn a_greedy_unit_is_slowed_down_and_let_go() -> Result<()> {
+    install_hog()?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    sh("docker run -d --name web --network none --memory-reservation 700m \
+        --label ctlmgr.class=high lab-hog /hog --size 700 --rate 20 --threads 4")?;
+    let held =
+        |name: &str| -> Result<u64> { Ok(ctlmgr.verdict(name)?["held"].as_u64().unwrap_or(0)) };
+    eventually("web holds its set", || Ok(held("web")? > 690 * MIB))?;
+    sh("systemd-run --quiet --collect --unit=lab-greedy /usr/local/bin/lab-hog \
+        --size 2500 --rate 20 --threads 4")?;
+    let high = "/sys/fs/cgroup/system.slice/lab-greedy.service/memory.high";
+    let slowed = eventually("it is slowed down", || Ok(knob(high)? < u64::MAX));
+    let why = sh("ctlmgr why lab-greedy.service");
+    let kept = held("web");
+    sh("systemctl stop lab-greedy.service")?;
+    slowed?;
+    assert!(why?.contains("throttle"));
+    assert!(kept? > 600 * MIB, "the high class keeps its memory meanwhile");
+    eventually("nothing of it is left", || {
+        let diff = sh("ctlmgr diff")?;
+        Ok(!diff.contains("lab-greedy")
+            && !std::path::Path::new("/run/systemd/system.control/lab-greedy.service.d").exists())
+    })?;
+    sh("docker rm -f web")?;
+    ctlmgr.stop_and_expect_pristine()
+}
+
+/// A container at its own memory.max dies alone: the host is not dragged into reclaim.
+#[test]
+fn a_memory_bomb_hurts_only_itself() -> Result<()> {
+    install_hog()?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    sh("docker run -d --name web --network none --memory-reservation 500m \
+        lab-hog /hog --size 500 --rate 20 --threads 4")?;
+    let held = || -> Result<u64> { Ok(ctlmgr.verdict("web")?["held"].as_u64().unwrap_or(0)) };
+    eventually("web holds its set", || Ok(held()? > 495 * MIB))?;
+    let stolen = "awk '/^pgsteal_(kswapd|direct)/ { n += $2 } END { print n }' /proc/vmstat";
+    let before: u64 = sh(stolen)?.parse()?;
+    sh("docker run -d --name bomb --network none --memory 200m --memory-swap 200m \
+        lab-hog /hog --size 900 --rate 20 --threads 2")?;
+    eventually("the bomb is dead", || {
+        Ok(sh("docker inspect -f '{{.State.OOMKilled}}' bomb")? == "true")
+    })?;
+    let after: u64 = sh(stolen)?.parse()?;
+    assert!((after - before) * 4096 < 16 * MIB, "reclaimed {} pages", after - before);
+    assert!(held()? > 495 * MIB);
+    sh("docker rm -f web bomb")?;
+    ctlmgr.stop_and_expect_pristine()
+}
