@@ -40,7 +40,8 @@ plain) ;;
 static) systemctl set-property --runtime ctlmgr.slice MemoryLow=$((${sizes% *} + ${sizes#* }))M ;;
 exceed) # Promised half of what they use, so that both exceed.
 	exceed $((${sizes% *} / 2)) $((${sizes#* } / 2)) &
-	trap 'kill %1 2>/dev/null || true' EXIT
+	exceeder=$!
+	trap 'kill "$exceeder" 2>/dev/null || true' EXIT
 	;;
 act-*)
 	printf '[memory]\ncontroller = "%s"\n' "${policy#act-}" >/etc/ctlmgr/config.d/50-lab.toml
@@ -58,7 +59,7 @@ emit_tail 5 "$first" 0
 emit_tail 5 "$second" 0
 emit_refaults 0
 
-start_pressure 1000 5 "$step_secs"
+RATE=40 start_pressure 1000 5 "$step_secs"
 # The second half of each step is what is reported.
 until [ -s "$log/pressure.json" ]; do sleep 0.2; done
 for step in 1 2 3 4 5; do

@@ -9,7 +9,6 @@ pressure=$((total * 50 / 100))
 keys=$((redis * 700))
 step_secs=${STEP_SECS:-18}
 
-if [ "$(dpkg-query -W -f '${db:Status-Abbrev}' ctlmgr 2>/dev/null)" = "ii " ]; then had_ctlmgr=yes; else had_ctlmgr=; fi
 loops=
 # However this ends, the machine is as it was.
 tidy_up() {
@@ -19,18 +18,16 @@ tidy_up() {
 	for name in lab-redis lab-normal lab-low lab-idle; do docker rm -f "$name" >/dev/null 2>&1 || true; done
 	docker rmi -f lab-hog >/dev/null 2>&1 || true
 	rm -f /etc/ctlmgr/config.d/50-lab.toml /usr/local/bin/lab-hog
-	if [ -z "$had_ctlmgr" ]; then
-		dpkg --purge ctlmgr >/dev/null 2>&1 || true
-	else
-		ctlmgr mode default >/dev/null 2>&1 || true
-	fi
-	rm -rf "$log"
+	dpkg --purge ctlmgr >/dev/null 2>&1 || true
+	rm -rf "$log" "${hog_tree:-}"
 }
 trap tidy_up EXIT
 trap 'exit 130' INT TERM HUP
 
 install -m 755 "$in/hog" /usr/local/bin/lab-hog
-tree=$(mktemp -d) && install -m 755 "$in/hog" "$tree/hog" && import lab-hog "$tree/hog" && rm -rf "$tree"
+hog_tree=$(mktemp -d)
+install -m 755 "$in/hog" "$hog_tree/hog"
+import lab-hog "$hog_tree/hog"
 if ! docker image inspect redis >/dev/null 2>&1; then
 	echo "a container image called redis is needed: docker pull redis"
 	exit 1

@@ -63,6 +63,10 @@ fn refuse_unless_fit() -> Result<()> {
     if !Path::new("/run/systemd/system").is_dir() {
         bail!("systemd is not the system manager of this machine; leave out --here for the guest");
     }
+    let known = sh::output(&mut sh::command(&["dpkg-query", "-W", "-f", "${Status}", "ctlmgr"]));
+    if known.is_ok_and(|status| !status.contains("not-installed")) {
+        bail!("ctlmgr is installed on this machine, or its configuration is: purge it first");
+    }
     sh::quiet(&mut sh::privileged(&["docker", "version"]))
         .context("dockerd does not answer on this machine; leave out --here for the guest")?;
     let text = std::fs::read_to_string("/proc/meminfo").context("failed to read /proc/meminfo")?;

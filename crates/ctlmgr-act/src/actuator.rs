@@ -107,7 +107,8 @@ impl<U: UnitProperties> Actuator<U> {
         match (dir.cgroup().keeper(), dir.cgroup().unit()) {
             (Keeper::Systemd, Some(unit)) => match self.units.set(unit, property(knob, to)).await {
                 Ok(()) => Ok(true),
-                Err(UnitError::NoSuchUnit(_)) => Ok(false),
+                // The manager does not know the unit (any more), but its cgroup is there.
+                Err(UnitError::NoSuchUnit(_)) => Ok(dir.write(knob.file(), &file_text(to))?),
                 Err(error) => Err(error.into()),
             },
             _ => Ok(dir.write(knob.file(), &file_text(to))?),
@@ -126,6 +127,7 @@ impl<U: UnitProperties> Actuator<U> {
         match read(&dir, saved.knob)? {
             None => return Ok(Undone::Vanished),
             Some(value) if value != saved.prior && !saved.is_ours(value) => {
+                self.leave(&dir, saved, value).await?;
                 return Ok(Undone::LeftToOthers(value));
             }
             Some(_) => {}
@@ -140,22 +142,45 @@ impl<U: UnitProperties> Actuator<U> {
         })
     }
 
+    /// Another writer's value stays. If it went past the system manager, that still holds ours and
+    /// would bring it back at the next reload.
+    async fn leave(&self, dir: &CgroupDir, saved: &Saved, value: Bytes) -> Result<(), ActError> {
+        let set = self.set_to(&saved.path, saved.knob);
+        if set.is_some_and(|set| saved.is_ours(set)) {
+            self.write(dir, saved.knob, value).await?;
+            self.drop_trace(saved);
+        }
+        Ok(())
+    }
+
     /// Takes our value out of a unit that has no cgroup now, or it would be back with the next.
     async fn forget_in_unit(&self, saved: &Saved) -> Result<(), ActError> {
         let Some(unit) = saved.path.unit().filter(|_| outlives_cgroup(&saved.path)) else {
             return Ok(());
         };
         match self.units.set(unit, property(saved.knob, saved.prior)).await {
-            Err(error @ UnitError::Timeout { .. }) => return Err(error.into()),
             // Masked, broken or gone: a unit that cannot be loaded cannot bring our value back.
-            Ok(()) | Err(_) => self.drop_trace(saved),
+            Ok(()) | Err(UnitError::NoSuchUnit(_)) => self.drop_trace(saved),
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
-    /// Whether the unit has a run-time setting of this property.
-    pub fn has_setting(&self, path: &CgroupPath, knob: Knob) -> bool {
-        self.setting(path, knob).is_some_and(|file| file.exists())
+    /// Whether the unit has a run-time setting that is somebody's own: it says what was there
+    /// before us, not what we last wrote.
+    pub fn has_setting(&self, saved: &Saved) -> bool {
+        self.set_to(&saved.path, saved.knob) == Some(saved.prior)
+    }
+
+    /// What the run-time setting of the unit says, if it has one.
+    fn set_to(&self, path: &CgroupPath, knob: Knob) -> Option<Bytes> {
+        let text = std::fs::read_to_string(self.setting(path, knob)?).ok()?;
+        let (name, _) = property(knob, Bytes::ZERO);
+        let value = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='))?;
+        match value.trim() {
+            "infinity" => Some(Bytes(u64::MAX)),
+            number => number.parse().ok().map(Bytes),
+        }
     }
 
     /// Where the system manager keeps a run-time setting of this property.

@@ -41,7 +41,7 @@ pub enum UnitError {
         /// What it said.
         said: String,
     },
-    /// There is no such unit (any more).
+    /// There is no such unit (any more), or none that can be loaded.
     #[error("unit {0} is not loaded")]
     NoSuchUnit(String),
 }
@@ -122,10 +122,16 @@ impl SystemdBus {
     }
 }
 
+/// Ends of error names by which the manager says that there is no such unit to set anything on.
+const UNLOADABLE: [&str; 5] =
+    [".NoSuchUnit", ".UnitNotLoaded", ".UnitMasked", ".LoadFailed", ".BadUnitSetting"];
+/// The same in the words of `systemctl`.
+const UNLOADABLE_WORDS: [&str; 4] = [" not found", " not loaded", " is masked", " bad unit file"];
+
 /// What an error of the bus says about the unit.
 fn explain(source: zbus::Error, unit: &str, property: &'static str) -> UnitError {
     let is_unknown = matches!(&source, zbus::Error::MethodError(kind, _, _)
-        if kind.ends_with(".NoSuchUnit") || kind.ends_with(".UnitNotLoaded"));
+        if UNLOADABLE.iter().any(|end| kind.ends_with(end)));
     let unit = unit.to_owned();
     if is_unknown { UnitError::NoSuchUnit(unit) } else { UnitError::Bus { unit, property, source } }
 }
@@ -146,7 +152,7 @@ async fn by_command(unit: &str, (property, value): (&'static str, u64)) -> Resul
         Err(error) => format!("{SYSTEMCTL}: {error}"),
     };
     let unit = unit.to_owned();
-    let is_unknown = said.contains(" not found") || said.contains(" not loaded");
+    let is_unknown = UNLOADABLE_WORDS.iter().any(|words| said.contains(words));
     Err(if is_unknown {
         UnitError::NoSuchUnit(unit)
     } else {

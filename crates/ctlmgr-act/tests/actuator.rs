@@ -112,7 +112,7 @@ async fn a_step_for_another_cgroup_of_the_same_path_is_dropped() {
 #[tokio::test]
 async fn faults_of_the_manager_become_outcomes() {
     let w = world(Some(Fault::NoSuchUnit));
-    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Vanished);
+    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done, "by its file");
     let w = world(Some(Fault::Ignores));
     assert_eq!(w.set(SCOPE, 8192).await, Outcome::Overridden(Bytes(4096)));
     let w = world(Some(Fault::Timeout));
@@ -161,12 +161,29 @@ async fn undo_leaves_no_drop_in_behind_but_the_users_own() {
     let saved = Saved { prior: Bytes::ZERO, ..w.saved("a.slice", 8192) };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert!(!w.host.root().join("run/systemd/system.control/a.slice.d").exists());
-    w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
-    assert!(w.actuator.has_setting(&saved.path, saved.knob));
+    w.host.write(drop_in, "[Slice]\nMemoryLow=4096\n");
+    let saved = Saved { prior: Bytes(4096), ..saved };
+    assert!(w.actuator.has_setting(&saved));
     w.set("a.slice", 8192).await;
-    let saved = Saved { prior: Bytes(4096), had_setting: true, ..saved };
+    let saved = Saved { had_setting: true, ..saved };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert!(w.host.root().join(drop_in).exists());
+}
+
+/// A value written past the manager stays, and the manager must not bring ours back.
+#[tokio::test]
+async fn undo_takes_ours_out_of_the_manager_where_another_wrote_the_file() {
+    let w = world(None);
+    let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
+    w.set("a.slice", 8192).await;
+    w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
+    w.host.write("sys/fs/cgroup/a.slice/memory.low", "12288\n");
+    let saved = w.saved("a.slice", 8192);
+    assert!(!w.actuator.has_setting(&saved), "that setting is ours");
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(12288)));
+    assert_eq!(w.host.read("sys/fs/cgroup/a.slice/memory.low"), "12288");
+    assert_eq!(w.systemd.calls.lock().unwrap().last().unwrap().2, 12288);
+    assert!(!w.host.root().join(drop_in).exists());
 }
 
 /// A slice goes with its last container, but its unit would come again with our value.

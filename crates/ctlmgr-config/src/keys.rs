@@ -90,14 +90,14 @@ pub const KEYS: &[Key] = &[
         "memory",
         "controller",
         "\"shares\", \"stall\" or \"both\"",
-        "\"both\"",
+        "\"shares\"",
         "What shares follow: weight and size, what the workloads feel (PSI), or both.",
     ),
     key(
         "memory",
         "throttle",
         "true or false",
-        "true",
+        "false",
         "Whether those far above their share are slowed down by memory.high while others suffer.",
     ),
     key(

@@ -36,11 +36,11 @@ impl fmt::Display for Mode {
 #[serde(rename_all = "lowercase")]
 pub enum Controller {
     /// Weight and size only (feed-forward).
+    #[default]
     Shares,
     /// What the workloads feel only: everybody starts from their demand.
     Stall,
     /// Weight and size, corrected by what the workloads feel.
-    #[default]
     Both,
 }
 
@@ -204,7 +204,7 @@ impl Default for MemorySettings {
             basis_half_life: Millis(600_000),
             demand_half_life: Millis(60_000),
             controller: Controller::default(),
-            throttle: true,
+            throttle: false,
             on_override: OnOverride::default(),
             bystanders: Bystanders::default(),
         }

@@ -47,8 +47,8 @@ pub(crate) struct Estimate {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stall {
     total_usec: Option<u64>,
-    /// Smoothed, in permille; `None` until two readings are in.
-    pub permille: Option<u16>,
+    /// Smoothed, in millionths of the time; `None` until two readings are in.
+    pub ppm: Option<u32>,
 }
 
 /// How fast the smoothed stall follows.
@@ -57,17 +57,17 @@ const STALL_HALF_LIFE: Millis = Millis(5_000);
 impl Stall {
     fn next(self, pressure: Option<Pressure>, passed: Millis) -> Stall {
         let total_usec = pressure.map(|p| p.some.total_usec);
-        let permille = match (self.total_usec, total_usec) {
-            _ if passed.0 == 0 => self.permille,
+        let ppm = match (self.total_usec, total_usec) {
+            _ if passed.0 == 0 => self.ppm,
             (Some(before), Some(now)) => {
-                // A microsecond per millisecond is a permille.
-                let own = Bytes(now.saturating_sub(before) / passed.0).min(Bytes(1000));
-                let old = self.permille.map_or(own, |p| Bytes(u64::from(p)));
-                u16::try_from(toward(old, own, passed, STALL_HALF_LIFE).0).ok()
+                // Microseconds per second are millionths.
+                let own = Bytes(per_sec(before, now, passed)).min(Bytes(1_000_000));
+                let old = self.ppm.map_or(own, |p| Bytes(u64::from(p)));
+                u32::try_from(toward(old, own, passed, STALL_HALF_LIFE).0).ok()
             }
             _ => None,
         };
-        Stall { total_usec, permille }
+        Stall { total_usec, ppm }
     }
 }
 
@@ -245,12 +245,12 @@ mod tests {
             Some(Pressure { some: line, full: line })
         };
         let first = Stall::default().next(psi(1_000_000), Millis(0));
-        assert_eq!(first.permille, None, "one reading says nothing");
+        assert_eq!(first.ppm, None, "one reading says nothing");
         let second = first.next(psi(1_500_000), Millis(1000));
-        assert_eq!(second.permille, Some(500));
+        assert_eq!(second.ppm, Some(500_000));
         let calm = second.next(psi(1_500_000), STALL_HALF_LIFE);
-        assert_eq!(calm.permille, Some(250));
-        assert_eq!(calm.next(None, Millis(1000)).permille, None);
+        assert_eq!(calm.ppm, Some(250_000));
+        assert_eq!(calm.next(None, Millis(1000)).ppm, None);
     }
 
     #[test]

@@ -18,16 +18,17 @@
 //! hysteresis; a knob that no plan wants any more is given back; with a gap in the reading no
 //! step takes anything from anybody.
 
+use std::collections::BTreeSet;
+
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupPath, Group, Knob, Millis, OnOverride, Plan, Reason,
-    Rung, Settings, Snapshot, Step, Verdict, VerdictKind,
+    Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
 };
 
 use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
 use crate::demand::estimate_all;
-use crate::entitlement::entitlement;
-use crate::feedback::lifts;
+use crate::feedback::{Feeling, lifts};
 use crate::order::order;
 use crate::reclaim::{Holding, reclaim};
 use crate::state::{State, WRITE_INTERVAL};
@@ -55,7 +56,16 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let steps = context.steps(&parties, &verdicts);
     context.mark_rungs(&mut verdicts, &steps);
     let passed = state.decided_at.map_or(Millis(0), |at| snapshot.at.since(at));
-    let lifts = lifts(controller, account.is_contended(), passed, &parties);
+    let feelings: Vec<_> = parties
+        .iter()
+        .zip(&verdicts)
+        .map(|(party, v)| Feeling {
+            party,
+            bound: v.bound,
+            is_throttled: v.rung == Some(Rung::Throttle),
+        })
+        .collect();
+    let lifts = lifts(controller, account.is_contended(), passed, &feelings);
     for (id, lift) in lifts {
         state.estimates.entry(id).and_modify(|e| e.lift = lift);
     }
@@ -98,15 +108,17 @@ impl<'a> Context<'a> {
         let holdings: Vec<_> =
             managed.iter().map(|(p, v)| Holding { group: p.group, share: v.share }).collect();
         let throttled = self.throttled(&managed);
-        let mut steps = self.protect(Knob::MemoryLow, &low);
-        steps.extend(self.protect(Knob::MemoryMin, &min));
+        let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
+        let (more, min) = self.protect(Knob::MemoryMin, &min);
+        steps.extend(more);
         steps.extend(throttled.iter().filter_map(|t| self.slow_down(t)));
+        steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
+            Knob::MemoryLow => !self.may_take() || low.contains(path),
+            Knob::MemoryMin => !self.may_take() || min.contains(path),
+            // To let go takes nothing from anybody.
+            Knob::MemoryHigh => throttled.iter().any(|t| t.group.path == *path),
+        }));
         if self.may_take() {
-            steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
-                Knob::MemoryLow => is_protected(path, &low),
-                Knob::MemoryMin => is_protected(path, &min),
-                Knob::MemoryHigh => throttled.iter().any(|t| t.group.path == *path),
-            }));
             steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
         }
         order(steps)
@@ -140,7 +152,9 @@ impl<'a> Context<'a> {
             v.rung = match v.kind {
                 _ if is_throttled => Some(Rung::Throttle),
                 _ if is_reclaimed(v) => Some(Rung::Reclaim),
-                VerdictKind::Workload if self.account.is_contended() => Some(Rung::Protect),
+                _ if self.state.written.contains_key(&(v.path.clone(), Knob::MemoryLow)) => {
+                    Some(Rung::Protect)
+                }
                 _ => None,
             };
         }
@@ -175,9 +189,11 @@ impl<'a> Context<'a> {
         floors.iter().filter_map(wanted).collect()
     }
 
-    /// Steps that bring one knob of the workloads and of their ancestors to what is wanted.
-    fn protect(&self, knob: Knob, wanted: &[Wanted<'a>]) -> Vec<Step> {
+    /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and
+    /// all cgroups where a value of ours belongs.
+    fn protect(&self, knob: Knob, wanted: &[Wanted<'a>]) -> (Vec<Step>, BTreeSet<CgroupPath>) {
         let mut steps = Vec::new();
+        let mut kept: BTreeSet<_> = wanted.iter().map(|w| w.group.path.clone()).collect();
         let mut after: Vec<(&Group, Bytes)> = Vec::new();
         for w in wanted {
             let step = self.protect_one(knob, w);
@@ -187,10 +203,11 @@ impl<'a> Context<'a> {
         for ancestor in &self.snapshot.ancestors {
             let below = cover::below(ancestor, after.iter().copied());
             if below > Bytes::ZERO {
+                kept.insert(ancestor.path.clone());
                 steps.extend(self.cover(knob, ancestor, below));
             }
         }
-        steps
+        (steps, kept)
     }
 
     fn protect_one(&self, knob: Knob, wanted: &Wanted<'a>) -> Option<Step> {
@@ -218,11 +235,11 @@ impl<'a> Context<'a> {
             return false;
         }
         let owner = self.snapshot.workloads.iter().find(|w| w.group.id == group.id);
-        let is_promise = knob == Knob::MemoryLow
-            && owner.is_some_and(|w| {
-                entitlement(self.settings, w).promise.map(Bytes::page_floor) == Some(observed)
-            });
-        !is_promise
+        let reservation = owner.and_then(|w| match &w.source {
+            Source::Container(facts) => facts.reservation.map(Bytes::page_floor),
+            Source::Unit(_) => None,
+        });
+        knob != Knob::MemoryLow || reservation != Some(observed)
     }
 
     /// A change smaller than this is not worth a write.
@@ -263,11 +280,6 @@ fn target_of(step: &Step) -> Bytes {
     }
 }
 
-/// Whether a knob at `path` protects one of `wanted`, or covers it.
-fn is_protected(path: &CgroupPath, wanted: &[Wanted<'_>]) -> bool {
-    wanted.iter().any(|w| w.group.path.is_within(path))
-}
-
 /// The value of a knob in a snapshot.
 pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
     match knob {
@@ -280,6 +292,7 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::entitlement::entitlement;
     use crate::testing::*;
     use ctlmgr_model::{Outcome, Weight};
 
@@ -449,6 +462,22 @@ mod tests {
         snapshot.at = Millis(30_000);
         let (plan, _) = decide(&settings, state, &snapshot);
         assert_eq!(plan.steps, [], "given back once");
+    }
+
+    /// One too small for a memory.low of its own must not keep the cover of those that left.
+    #[test]
+    fn a_slice_whose_protected_ones_left_is_given_back() {
+        let settings = Settings::default();
+        let mut snapshot = pair(M(2), M(600));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        assert!(snapshot.ancestors[0].memory.low > M(500));
+        assert_eq!(snapshot.workloads[0].group.memory.low, Bytes::ZERO);
+        snapshot.workloads.pop();
+        snapshot.at = Millis(20_000);
+        let (plan, mut state) = decide(&settings, state, &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        assert_eq!(snapshot.ancestors[0].memory.low, Bytes::ZERO, "{:?}", plan.steps);
     }
 
     #[test]

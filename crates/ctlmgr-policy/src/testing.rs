@@ -77,7 +77,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
     let settings = Settings::default();
     let (group, at) = (&workload.group, Millis(0));
     let mut estimate = estimate(&settings.memory, None, at, &group.memory, group.activity);
-    estimate.stall.permille = stall;
+    estimate.stall.ppm = stall.map(|permille| u32::from(permille) * 1000);
     let weight = Weight::new(i64::from(weight)).expect("a weight between 1 and 10000");
     let entitlement = Entitlement { weight, ..entitlement(&settings, workload) };
     let name = workload.name.clone();

@@ -16,7 +16,7 @@
 //!
 //! # Algorithm
 //! Enter: tense, above the ceiling, and a managed workload below its share refaults or stalls.
-//! Stay: as long as it holds more than its share, until the host has been calm (stall under
+//! Stay: unless it holds clearly less than its share, until the host has been calm (stall under
 //! [`EXIT`], or not contended) for [`REST`]. The value is the lower of the present one and use +
 //! slack, at least the ceiling; if everything in the throttled one stands still (PSI `full` ≥
 //! [`GUARD`]), it is raised a step instead, as far as that can be our doing.
@@ -119,7 +119,7 @@ impl Scene<'_> {
 fn is_suffering(keeping: &Keeping<'_, '_>) -> bool {
     let (party, estimate) = (keeping.party, &keeping.party.estimate);
     let is_short = party.group.memory.current < keeping.share.scaled(MISSING);
-    let feels_it = estimate.refaults_per_sec > 0 || estimate.stall.permille.is_some_and(|s| s > 50);
+    let feels_it = estimate.refaults_per_sec > 0 || estimate.stall.ppm.is_some_and(|s| s > 50_000);
     party.kind == VerdictKind::Workload && is_short && feels_it
 }
 
@@ -136,8 +136,9 @@ fn fresh(keeping: &Keeping<'_, '_>) -> Bytes {
     above_use(keeping.party.group).max(ceiling(keeping.share))
 }
 
+/// Reclaim aims at the share itself, so letting go takes a step below it.
 fn is_above(keeping: &Keeping<'_, '_>) -> bool {
-    keeping.party.group.memory.current > keeping.share
+    keeping.party.group.memory.current + STEP > keeping.share
 }
 
 fn next(keeping: &Keeping<'_, '_>, present: Bytes) -> Bytes {

@@ -176,7 +176,10 @@ fn explain(
             let kept = u128::from(share.0) * 100 / u128::from(claim.demand.0.max(1));
             let size = match party.entitlement.promise {
                 Some(promise) => format!("a promise of {promise}"),
-                None => format!("{} used over time (nothing promised)", claim.basis),
+                None => {
+                    let used = basis(None, &party.estimate);
+                    format!("{used} used over time (nothing promised)")
+                }
             };
             let felt = match lift_pct(party.estimate.lift) {
                 100 => String::new(),

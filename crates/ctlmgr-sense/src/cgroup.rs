@@ -157,21 +157,22 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
         // Reading fails with EOPNOTSUPP where PSI is off; that is an absence, not a fault.
         pressure: read(dir, "memory.pressure", parse_pressure).ok().flatten(),
     };
-    let activity = read_activity(dir)?;
+    let activity = read_activity(dir);
     Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory, activity }))
 }
 
-/// What a cgroup does. A controller that is not enabled here counts nothing.
-fn read_activity(dir: &CgroupDir) -> Result<Activity> {
-    let (read_bytes, written) = read(dir, "io.stat", parse_io)?.unwrap_or_default();
-    let (is_populated, is_frozen) = read(dir, "cgroup.events", parse_state)?.unwrap_or_default();
-    Ok(Activity {
-        cpu_usec: read(dir, "cpu.stat", parse_cpu)?.unwrap_or_default(),
-        read: read_bytes,
-        written,
-        is_populated,
-        is_frozen,
-    })
+/// What a cgroup does. A controller that is not enabled here counts nothing; and what is only
+/// shown must not make a gap of a cgroup whose memory is known.
+fn read_activity(dir: &CgroupDir) -> Activity {
+    let io = read(dir, "io.stat", parse_io).ok().flatten();
+    let state = read(dir, "cgroup.events", parse_state).ok().flatten();
+    Activity {
+        cpu_usec: read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default(),
+        read: io.unwrap_or_default().0,
+        written: io.unwrap_or_default().1,
+        is_populated: state.unwrap_or_default().0,
+        is_frozen: state.unwrap_or_default().1,
+    }
 }
 
 /// Reads and parses one file of a cgroup.

@@ -57,6 +57,7 @@ impl Journal {
         self.db.pragma_update(None, "journal_mode", "TRUNCATE")?;
         self.db.pragma_update(None, "synchronous", "FULL")?;
         self.db.execute_batch(SCHEMA)?;
+        self.migrate()?;
         let known: i64 =
             self.db.query_row("SELECT count(*) FROM boot WHERE id = ?1", [boot], |r| r.get(0))?;
         if known == 0 {
@@ -64,6 +65,17 @@ impl Journal {
             change.execute_batch("DELETE FROM knob; DELETE FROM boot;")?;
             change.execute("INSERT INTO boot VALUES (?1)", [boot])?;
             change.commit()?;
+        }
+        Ok(())
+    }
+
+    /// An older daemon of this boot may have left its rows.
+    fn migrate(&self) -> rusqlite::Result<()> {
+        let sql = "SELECT count(*) FROM pragma_table_info('knob') WHERE name = 'had_setting'";
+        let known: i64 = self.db.query_row(sql, [], |r| r.get(0))?;
+        if known == 0 {
+            let add = "ALTER TABLE knob ADD COLUMN had_setting INTEGER NOT NULL DEFAULT 0";
+            self.db.execute_batch(add)?;
         }
         Ok(())
     }
@@ -207,6 +219,26 @@ mod tests {
         );
         journal.forget(&CgroupPath::new("a.slice"), Knob::MemoryLow).unwrap();
         assert_eq!(journal.entries().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn rows_of_an_older_version_are_understood() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("undo.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(
+            "CREATE TABLE boot (id TEXT NOT NULL); INSERT INTO boot VALUES ('boot');
+             CREATE TABLE knob (path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
+                prior INTEGER NOT NULL, ours INTEGER NOT NULL, before INTEGER NOT NULL,
+                PRIMARY KEY (path, knob)) STRICT;
+             INSERT INTO knob VALUES ('a.slice', -1, 'memory.low', 0, 10, 0);",
+        )
+        .unwrap();
+        drop(old);
+        let journal = Journal::open(&path, "boot").unwrap();
+        assert_eq!(journal.entries().unwrap(), [note("a.slice", 0, 10)]);
+        journal.note(&note("b.slice", 0, 20)).unwrap();
+        assert_eq!(journal.entries().unwrap().len(), 2);
     }
 
     #[test]

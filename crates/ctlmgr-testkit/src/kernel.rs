@@ -111,10 +111,17 @@ impl Kernel {
         for step in &plan.steps {
             match step.action {
                 Action::Set { knob: Knob::MemoryMin, .. } => {}
+                Action::Release { knob: Knob::MemoryLow, prior, .. }
+                    if step.path.as_str() == SLICE =>
+                {
+                    self.slice_low = prior;
+                }
                 Action::Release { knob, prior, .. } => {
                     let found = self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == step.id);
-                    if let (Some((_, set)), Knob::MemoryHigh) = (found, knob) {
-                        set.high = prior;
+                    match (found, knob) {
+                        (Some((_, set)), Knob::MemoryHigh) => set.high = prior,
+                        (Some((_, set)), Knob::MemoryLow) => set.low = prior,
+                        _ => {}
                     }
                 }
                 Action::Set { to, .. } if step.path.as_str() == SLICE => self.slice_low = to,

@@ -33,6 +33,7 @@ pub struct Set {
     pub pace: f64,
     pub(crate) low: Bytes,
     pub(crate) refaults: u64,
+    evicted: bool,
     pub(crate) stalled_usec: u64,
     pub(crate) stall_pct: f64,
 }
@@ -52,6 +53,7 @@ impl Set {
             pace: 1.0,
             low: Bytes::ZERO,
             refaults: 0,
+            evicted: false,
             stalled_usec: 0,
             stall_pct: 0.0,
         }
@@ -76,7 +78,7 @@ impl Set {
     /// One second of touching: what comes back into memory, and how much time it waits for that.
     pub(crate) fn touch(&mut self) -> Bytes {
         let missing = self.wanted - self.resident;
-        let is_new = self.refaults == 0 && self.resident < Bytes(self.wanted.0 / 2);
+        let is_new = !self.evicted && self.resident < Bytes(self.wanted.0 / 2);
         if is_new {
             return missing.min(GROW_PER_SEC);
         }
@@ -127,6 +129,7 @@ pub(crate) fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> 
         let part = u128::from(older_than(young, set).0) * u128::from(amount.0);
         let part = Bytes(u64::try_from(part / u128::from(found.0.max(1))).unwrap_or(u64::MAX));
         let part = part.min(set.resident).min(amount - taken);
+        set.evicted |= part > Bytes::ZERO;
         set.resident = set.resident - part;
         taken = taken + part;
     }

@@ -128,8 +128,22 @@ proptest! {
         }
         gappy.gaps.push(Gap { what: "a cgroup".into(), why: "vanished".into() });
         let settings = act();
-        let (_, state) = decide(&settings, State::default(), &whole);
+        let (plan, mut state) = decide(&settings, State::default(), &whole);
+        kernel.apply(&plan);
+        plan.steps.iter().for_each(|s| state.learn(s, &ctlmgr_model::Outcome::Done, whole.at));
+        let low = |k: &Kernel| k.snapshot().workloads.iter().map(|w| (w.group.id, w.group.memory.low)).collect::<std::collections::BTreeMap<_, _>>();
+        let after = low(&kernel);
+        gappy.workloads.iter_mut().for_each(|w| w.group.memory.low = after[&w.group.id]);
+        gappy.ancestors = kernel.snapshot().ancestors;
+        gappy.at = ctlmgr_model::Millis(whole.at.0 + 2000);
         let (plan, _) = decide(&settings, state, &gappy);
+        let takes = |s: &ctlmgr_model::Step| match s.action {
+            Action::Set { knob: ctlmgr_model::Knob::MemoryHigh, from, to, .. } => to < from,
+            Action::Release { knob: ctlmgr_model::Knob::MemoryHigh, .. } => false,
+            Action::Set { from, to, .. } => to < from,
+            Action::Release { .. } | Action::Reclaim { .. } => true,
+        };
+        prop_assert!(!plan.steps.iter().any(takes), "{:?}", plan.steps);
         prop_assert_eq!(check(&settings, &plan, &gappy), vec![]);
         let present: Vec<_> = gappy.workloads.iter().map(|w| w.group.id).chain([ctlmgr_model::CgroupId(1)]).collect();
         let is_known = |s: &ctlmgr_model::Step| present.contains(&s.id) || gappy.bystanders.iter().any(|b| b.id == s.id);

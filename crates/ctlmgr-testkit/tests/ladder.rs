@@ -18,6 +18,7 @@ impl World {
         let mut settings = Settings::default();
         settings.memory.mode = Mode::Act;
         settings.memory.controller = controller;
+        settings.memory.throttle = true;
         World { kernel, settings, state: State::default(), rungs: Vec::new() }
     }
 
@@ -157,4 +158,19 @@ fn a_stall_that_is_not_ours_moves_no_limit() {
     world.run(120);
     let limits = world.kernel.sets.iter().filter(|s| s.high < Bytes(u64::MAX));
     assert!(limits.clone().all(|s| s.high < mib(1000)), "{:?}", world.kernel.sets);
+}
+
+/// A promise that was not needed for a while counts in full when it is needed.
+#[test]
+fn who_sleeps_does_not_lose_its_promise() {
+    let sets = vec![
+        Set::managed("idle", mib(100), Some(mib(800)), 100),
+        Set::managed("busy", mib(1800), Some(mib(800)), 100),
+    ];
+    let mut world = World::new(Kernel::new(mib(1600), Lru::Classic, sets), Controller::Both);
+    world.run(240);
+    world.kernel.sets[0].wanted = mib(800);
+    world.run(120);
+    let held = world.kernel.sets[0].resident;
+    assert!(held > mib(600), "{held} of a promise of 800 MiB");
 }

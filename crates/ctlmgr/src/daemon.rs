@@ -35,6 +35,11 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             Command::WhatIf(asked) => {
                 let plan = client.get::<Plan>("/v1/plan").await?;
                 let settings: serde_json::Value = client.get("/v1/settings").await?;
+                if settings["memory"]["controller"] == "stall" {
+                    return Err(Failure::bad_input(anyhow!(
+                        "with memory.controller = \"stall\" shares follow what workloads feel, which cannot be told beforehand"
+                    )));
+                }
                 let comparison =
                     what_if::compare(&plan, &asked, |text| read_weight(text, &settings))?;
                 present(json, &comparison, what_if::show)

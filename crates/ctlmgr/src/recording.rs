@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,8 +27,10 @@ struct Numbered {
 /// Writes events to `file` for some time.
 pub(crate) async fn record(client: &Client, file: &Path, seconds: u64) -> Result<u8, Failure> {
     let failed = || format!("failed to write {}", file.display());
-    let mut out =
-        OpenOptions::new().write(true).create_new(true).open(file).with_context(failed)?;
+    // Labels may hold what is not for everybody.
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut out = options.open(file).with_context(failed)?;
     let until = Instant::now() + Duration::from_secs(seconds);
     let (mut next, mut count) = (None, 0);
     while Instant::now() < until {

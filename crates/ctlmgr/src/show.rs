@@ -101,7 +101,7 @@ pub(crate) fn why(why: &Why) {
         ("basis", basis(v)),
         ("need", v.demand.to_string()),
         ("floor", v.floor.to_string()),
-        ("rung", v.rung.map_or("none: nothing is done about it".to_owned(), |r| r.to_string())),
+        ("rung", v.rung.map_or("none".to_owned(), |r| r.to_string())),
         ("share", format!("{} (bound by {})", v.share, v.bound)),
         ("held", format!("{}, {} in swap", v.held, v.swapped)),
         ("feels", format!("{} refaults/s, stalled {stall}", v.refaults_per_sec)),

@@ -37,8 +37,8 @@ fn table(status: &Status) {
     show::account(&plan.account);
     show::line("");
     show::line(&format!(
-        "{:<20} {:>9} {:>9} {:>9} {:>9} {:>7} {:>5} {:<8}",
-        "NAME", "PROMISE", "NEED", "SHARE", "HELD", "REFLT/S", "STALL", "RUNG"
+        "{:<18} {:>9} {:>9} {:>9} {:>9} {:>6} {:>5} {:<8}",
+        "NAME", "PROMISE", "NEED", "SHARE", "HELD", "REFL/S", "STALL", "RUNG"
     ));
     let mut sorted: Vec<&Verdict> = plan.verdicts.iter().collect();
     // Who misses most comes first.
@@ -47,14 +47,14 @@ fn table(status: &Status) {
     });
     for v in sorted {
         let name = match v.kind {
-            VerdictKind::Workload => show::cut(&v.name.0, 20),
-            VerdictKind::Bystander => format!("({})", show::cut(&v.name.0, 18)),
+            VerdictKind::Workload => show::cut(&v.name.0, 18),
+            VerdictKind::Bystander => format!("({})", show::cut(&v.name.0, 16)),
         };
         let promise = v.promise.map_or("-".to_owned(), |p| p.to_string());
         let stall = v.stall_pct.map_or("-".to_owned(), |p| format!("{} %", p.0));
         let rung = v.rung.map_or("-".to_owned(), |r| r.to_string());
         show::line(&format!(
-            "{name:<20} {promise:>9} {:>9} {:>9} {:>9} {:>7} {stall:>5} {rung:<8}",
+            "{name:<18} {promise:>9} {:>9} {:>9} {:>9} {:>6} {stall:>5} {rung:<8}",
             v.demand, v.share, v.held, v.refaults_per_sec
         ));
     }

@@ -34,10 +34,13 @@ impl<U: UnitProperties> Daemon<U> {
                 warn!(error, "the host could not be read");
                 self.sense_trouble = Some(error);
             }
-            Report::Written(outcomes) => {
-                self.busy.writing = None;
-                self.learn(outcomes);
-            }
+            Report::Written(outcomes) => match self.busy.writing.take() {
+                Some(_) => self.learn(outcomes),
+                // Undo has waited for this writer and put back what it wrote: nothing is ours.
+                None => {
+                    outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));
+                }
+            },
             Report::Reclaimed(outcomes) => {
                 self.busy.reclaiming = false;
                 outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));

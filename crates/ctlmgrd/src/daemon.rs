@@ -249,7 +249,8 @@ impl<U: UnitProperties> Daemon<U> {
     }
 
     fn sense(&mut self) {
-        let is_calm = self.last.as_ref().is_some_and(|l| !l.plan.account.is_near_contention());
+        let is_calm = self.settings.memory.mode == Mode::Off
+            || self.last.as_ref().is_some_and(|l| !l.plan.account.is_near_contention());
         self.next_tick = Instant::now() + if is_calm { CALM } else { QUICK };
         if let Some(since) = self.busy.sensing_since {
             if since.elapsed() > SLOW_READING {

@@ -33,6 +33,7 @@ impl Recorder {
     pub fn note(&mut self, event: impl FnOnce() -> Event) {
         if self.asked_at.is_none_or(|at| at.elapsed() > PATIENCE) {
             self.events.clear();
+            self.asked_at = None;
             return;
         }
         self.events.push_back(Numbered { number: self.next, event: event() });
@@ -44,13 +45,14 @@ impl Recorder {
 
     /// Events from number `from` on; from `start` on, if those are not there (any more).
     pub fn since(&mut self, from: Option<u64>, start: impl FnOnce() -> Event) -> Vec<Numbered> {
-        self.asked_at = Some(Instant::now());
+        let is_new = self.asked_at.replace(Instant::now()).is_none();
         let first = self.events.front().map_or(self.next, |n| n.number);
-        if from.is_none_or(|from| from < first || from > self.next) {
+        let is_lost = is_new || from.is_none_or(|from| from < first || from > self.next);
+        if is_lost {
             self.events.clear();
             self.note(start);
         }
-        let wanted = from.unwrap_or(0);
+        let wanted = if is_lost { 0 } else { from.unwrap_or(0) };
         self.events.iter().filter(|n| n.number >= wanted).cloned().collect()
     }
 }

@@ -96,7 +96,7 @@ async fn carry_out_one<U: UnitProperties>(
         }
         (Action::Set { .. }, None) => Ok(Outcome::Vanished),
         (Action::Set { .. }, Some(saved)) => {
-            let had_setting = actuator.has_setting(&saved.path, saved.knob);
+            let had_setting = actuator.has_setting(&saved);
             let noted = Saved { had_setting, ..saved.clone() };
             with_journal(journal, move |j| j.note(&noted)).await?;
             Ok(actuator.set(&saved).await)

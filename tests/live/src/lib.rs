@@ -81,17 +81,24 @@ impl Container {
         let work = format!(
             "dd if=/dev/urandom of=/dev/shm/set bs=1M count={mib} 2>/dev/null; sleep 100000"
         );
-        let id = sh(&format!(
-            "docker run -d --name {name} --network none --shm-size 1g {arguments} busybox sh -c '{work}'"
-        ))?;
-        let found = sh(&format!("find /sys/fs/cgroup -type d -name '*{id}*' | head -n 1"))?;
-        let container = Container { name: name.to_owned(), cgroup: PathBuf::from(found) };
+        let container =
+            Container::run(name, &format!("--shm-size 1g {arguments} busybox sh -c '{work}'"))?;
         let full = u64::from(mib) << 20;
         eventually(
             "the container holds its set",
             || Ok(container.knob("memory.current")? >= full),
         )?;
         Ok(container)
+    }
+
+    /// Runs a container, with `arguments` for docker, image and command.
+    ///
+    /// # Errors
+    /// Docker failed.
+    pub fn run(name: &str, arguments: &str) -> Result<Container> {
+        let id = sh(&format!("docker run -d --name {name} --network none {arguments}"))?;
+        let found = sh(&format!("find /sys/fs/cgroup -type d -name '*{id}*' | head -n 1"))?;
+        Ok(Container { name: name.to_owned(), cgroup: PathBuf::from(found) })
     }
 
     /// A number in a file of its cgroup; `max` is the largest.
@@ -217,6 +224,7 @@ pub fn expect_pristine() -> Result<()> {
            \\( -name memory.low -o -name memory.min \\) -print | while read -r f; do \
            value=$(cat $f 2>/dev/null || echo 0); [ $value = 0 ] || echo $f $value; done | \
          grep -v '/system.slice/memory.min ' || true; \
+         grep -Lx max /sys/fs/cgroup/*.slice/memory.high /sys/fs/cgroup/*.slice/*/memory.high; \
          ls -d /run/systemd/system.control/*.d 2>/dev/null || true",
     )?;
     if !left.is_empty() {

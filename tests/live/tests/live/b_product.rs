@@ -130,20 +130,20 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
     )?;
     let ctlmgr = Ctlmgr::start("act")?;
     let start = |name: &str, weight: u32| {
-        sh(&format!(
-            "docker run -d --name {name} --network none --memory-reservation 600m \
-             --label ctlmgr.weight={weight} lab-hog /hog --size 600 --rate 10 --threads 4"
-        ))
+        let arguments = format!(
+            "--memory-reservation 600m --label ctlmgr.weight={weight} \
+             lab-hog /hog --size 600 --rate 10 --threads 4"
+        );
+        Container::run(name, &arguments)
     };
-    start("heavy", 400)?;
-    start("light", 100)?;
+    let two = (start("heavy", 400)?, start("light", 100)?);
     let held = |name: &str| -> Result<f64> {
         let held = ctlmgr.verdict(name)?["held"].as_u64().unwrap_or(0);
         Ok(held as f64 / (600 * MIB) as f64)
     };
     eventually("both hold their sets", || Ok(held("heavy")? > 0.98 && held("light")? > 0.98))?;
     // A third managed one with the same promise: now more is promised than there is.
-    start("third", 100)?;
+    let third = start("third", 100)?;
     eventually("memory is contended", || {
         let account = json("ctlmgr plan --json")?["account"].clone();
         Ok(account["demand"].as_u64() > account["capacity"].as_u64())
@@ -152,6 +152,6 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
         Ok(held("heavy")? > 0.95 && held("light")? < 0.92 && held("third")? < 0.92)
     })?;
     assert!(sh("ctlmgr why light")?.contains("weight 100 and a promise of 600 MiB keep"));
-    sh("docker rm -f heavy light third")?;
+    drop((two, third));
     ctlmgr.stop_and_expect_pristine()
 }
