@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, chain};
 use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Keeper, Knob, Outcome, Saved, Undone};
 
-use crate::properties::property;
+use crate::properties::{BESIDE, property};
 use crate::systemd::{UnitError, UnitProperties};
 
 /// A reclaim step stops asking for more after this time; the next plan sees how far it came.
@@ -105,12 +105,14 @@ impl<U: UnitProperties> Actuator<U> {
     /// Writes through the knob's keeper; `false` if the cgroup vanished.
     async fn write(&self, dir: &CgroupDir, knob: Knob, to: Bytes) -> Result<bool, ActError> {
         match (dir.cgroup().keeper(), dir.cgroup().unit()) {
-            (Keeper::Systemd, Some(unit)) => match self.units.set(unit, property(knob, to)).await {
-                Ok(()) => Ok(true),
-                // The manager does not know the unit (any more), but its cgroup is there.
-                Err(UnitError::NoSuchUnit(_)) => Ok(dir.write(knob.file(), &file_text(to))?),
-                Err(error) => Err(error.into()),
-            },
+            (Keeper::Systemd, Some(unit)) => {
+                match self.units.set(unit, &properties(dir, unit, knob, to)?).await {
+                    Ok(()) => Ok(true),
+                    // The manager does not know the unit (any more), but its cgroup is there.
+                    Err(UnitError::NoSuchUnit(_)) => Ok(dir.write(knob.file(), &file_text(to))?),
+                    Err(error) => Err(error.into()),
+                }
+            }
             _ => Ok(dir.write(knob.file(), &file_text(to))?),
         }
     }
@@ -158,7 +160,7 @@ impl<U: UnitProperties> Actuator<U> {
         let Some(unit) = saved.path.unit().filter(|_| outlives_cgroup(&saved.path)) else {
             return Ok(());
         };
-        match self.units.set(unit, property(saved.knob, saved.prior)).await {
+        match self.units.set(unit, &[property(saved.knob, saved.prior)]).await {
             // Masked, broken or gone: a unit that cannot be loaded cannot bring our value back.
             Ok(()) | Err(UnitError::NoSuchUnit(_)) => self.drop_trace(saved),
             Err(error) => return Err(error.into()),
@@ -201,6 +203,24 @@ impl<U: UnitProperties> Actuator<U> {
     }
 }
 
+/// The property to set; for a scope also what is there beside it, so that the manager, which
+/// writes all of them, changes no other.
+fn properties(
+    dir: &CgroupDir,
+    unit: &str,
+    knob: Knob,
+    to: Bytes,
+) -> Result<Vec<(&'static str, u64)>, ActError> {
+    let target = property(knob, to);
+    let mut all = vec![target];
+    if unit.ends_with(".scope") {
+        for (file, name) in BESIDE.into_iter().filter(|(_, name)| *name != target.0) {
+            all.extend(read_file(dir, file)?.map(|value| (name, value.0)));
+        }
+    }
+    Ok(all)
+}
+
 /// Whether the system manager remembers a value beyond the life of the cgroup.
 fn outlives_cgroup(path: &CgroupPath) -> bool {
     path.unit().is_some_and(|unit| !unit.ends_with(".scope"))
@@ -233,12 +253,16 @@ fn file_text(value: Bytes) -> String {
 
 /// Reads a knob back.
 fn read(dir: &CgroupDir, knob: Knob) -> Result<Option<Bytes>, ActError> {
-    let Some(text) = dir.read(knob.file())? else { return Ok(None) };
+    read_file(dir, knob.file())
+}
+
+fn read_file(dir: &CgroupDir, file: &str) -> Result<Option<Bytes>, ActError> {
+    let Some(text) = dir.read(file)? else { return Ok(None) };
     match text.trim() {
         "max" => Ok(Some(Bytes(u64::MAX))),
         number => number
             .parse()
             .map(|n| Some(Bytes(n)))
-            .map_err(|_| ActError::Value(dir.file(knob.file()).display().to_string())),
+            .map_err(|_| ActError::Value(dir.file(file).display().to_string())),
     }
 }

@@ -12,3 +12,16 @@ pub fn property(knob: Knob, value: Bytes) -> (&'static str, u64) {
     };
     (name, value.0)
 }
+
+/// Values of the memory controller that the system manager writes again whenever it sets one of
+/// them, and the files they are in.
+///
+/// runc writes some of them past the manager (a memory.swap.max of 0, as `docker run
+/// --memory-swap` asks for): the manager would put back its own idea, which is no limit.
+pub(crate) const BESIDE: [(&str, &str); 5] = [
+    ("memory.min", "MemoryMin"),
+    ("memory.low", "MemoryLow"),
+    ("memory.high", "MemoryHigh"),
+    ("memory.max", "MemoryMax"),
+    ("memory.swap.max", "MemorySwapMax"),
+];

@@ -56,11 +56,12 @@ const SYSTEMCTL: &str = "systemctl";
 
 /// Whoever can set properties of units.
 pub trait UnitProperties: Send + Sync + 'static {
-    /// Sets one property until the next reboot, and returns when it is applied.
+    /// Sets properties until the next reboot, all at once, and returns when they are applied. The
+    /// first is the one that errors name.
     fn set(
         &self,
         unit: &str,
-        property: (&'static str, u64),
+        properties: &[(&'static str, u64)],
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 }
 
@@ -101,13 +102,14 @@ impl SystemdBus {
         &self,
         known: Option<Connection>,
         unit: &str,
-        property: (&str, u64),
+        properties: &[(&'static str, u64)],
     ) -> zbus::Result<()> {
         let connection = match known {
             Some(connection) => connection,
             None => Connection::system().await?,
         };
-        let properties = vec![(property.0, Variant::from(property.1))];
+        let properties: Vec<_> =
+            properties.iter().map(|&(name, value)| (name, Variant::from(value))).collect();
         connection
             .call_method(
                 Some("org.freedesktop.systemd1"),
@@ -136,11 +138,20 @@ fn explain(source: zbus::Error, unit: &str, property: &'static str) -> UnitError
     if is_unknown { UnitError::NoSuchUnit(unit) } else { UnitError::Bus { unit, property, source } }
 }
 
+/// The property that errors name.
+fn first(properties: &[(&'static str, u64)]) -> &'static str {
+    properties.first().map_or("nothing", |(name, _)| name)
+}
+
 /// Past the bus.
-async fn by_command(unit: &str, (property, value): (&'static str, u64)) -> Result<(), UnitError> {
-    let value = if value == u64::MAX { "infinity".to_owned() } else { value.to_string() };
+async fn by_command(unit: &str, properties: &[(&'static str, u64)]) -> Result<(), UnitError> {
+    let assignment = |&(name, value): &(&str, u64)| match value {
+        u64::MAX => format!("{name}=infinity"),
+        value => format!("{name}={value}"),
+    };
     let output = Command::new(SYSTEMCTL)
-        .args(["set-property", "--runtime", "--", unit, &format!("{property}={value}")])
+        .args(["set-property", "--runtime", "--", unit])
+        .args(properties.iter().map(assignment))
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -156,15 +167,15 @@ async fn by_command(unit: &str, (property, value): (&'static str, u64)) -> Resul
     Err(if is_unknown {
         UnitError::NoSuchUnit(unit)
     } else {
-        UnitError::Command { unit, property, said }
+        UnitError::Command { unit, property: first(properties), said }
     })
 }
 
 impl UnitProperties for SystemdBus {
-    async fn set(&self, unit: &str, property: (&'static str, u64)) -> Result<(), UnitError> {
-        let name = property.0;
+    async fn set(&self, unit: &str, properties: &[(&'static str, u64)]) -> Result<(), UnitError> {
+        let name = first(properties);
         for way in self.ways().await {
-            match tokio::time::timeout(TIMEOUT, self.over_bus(way, unit, property)).await {
+            match tokio::time::timeout(TIMEOUT, self.over_bus(way, unit, properties)).await {
                 Ok(result) => match result.map_err(|error| explain(error, unit, name)) {
                     // Any other error may be the bus speaking, for a manager that it does not see.
                     done @ (Ok(()) | Err(UnitError::NoSuchUnit(_))) => return done,
@@ -176,7 +187,7 @@ impl UnitProperties for SystemdBus {
                 }
             }
         }
-        tokio::time::timeout(TIMEOUT, by_command(unit, property))
+        tokio::time::timeout(TIMEOUT, by_command(unit, properties))
             .await
             .unwrap_or_else(|_| Err(UnitError::Timeout { unit: unit.to_owned(), property: name }))
     }

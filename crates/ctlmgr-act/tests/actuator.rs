@@ -32,7 +32,8 @@ enum Fault {
 }
 
 impl UnitProperties for FakeSystemd {
-    async fn set(&self, unit: &str, property: (&'static str, u64)) -> Result<(), UnitError> {
+    async fn set(&self, unit: &str, all: &[(&'static str, u64)]) -> Result<(), UnitError> {
+        let property = all[0];
         self.calls.lock().unwrap().push((unit.to_owned(), property.0, property.1));
         match self.fault {
             Some(Fault::NoSuchUnit) => return Err(UnitError::NoSuchUnit(unit.to_owned())),
@@ -45,6 +46,10 @@ impl UnitProperties for FakeSystemd {
         let path = if unit == "x.scope" { SCOPE } else { "a.slice" };
         let file = if property.0 == "MemoryLow" { "memory.low" } else { "memory.min" };
         self.host.write(&format!("sys/fs/cgroup/{path}/{file}"), &format!("{}\n", property.1));
+        // Like the real one: what it was not told about swap, it takes for no limit.
+        let swap = all.iter().find(|(name, _)| *name == "MemorySwapMax").map(|(_, value)| *value);
+        let swap = swap.filter(|v| *v != u64::MAX).map_or("max".to_owned(), |v| v.to_string());
+        self.host.write(&format!("sys/fs/cgroup/{path}/memory.swap.max"), &swap);
         Ok(())
     }
 }
@@ -98,6 +103,18 @@ async fn units_go_through_the_manager_and_files_do_not() {
     assert_eq!(w.set("docker/abc", 8192).await, Outcome::Done);
     assert_eq!(*w.systemd.calls.lock().unwrap(), [("x.scope".to_owned(), "MemoryLow", 8192)]);
     assert_eq!(w.host.read("sys/fs/cgroup/docker/abc/memory.low"), "8192");
+}
+
+/// runc writes a swap limit of nothing past the manager, which must not lift it.
+#[tokio::test]
+async fn a_swap_limit_beside_the_knob_stays() {
+    let w = world(None);
+    let file = format!("sys/fs/cgroup/{SCOPE}/memory.swap.max");
+    w.host.write(&file, "0\n");
+    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done);
+    assert_eq!(w.host.read(&file), "0");
+    assert_eq!(w.actuator.put_back(&w.saved(SCOPE, 8192)).await, Undone::PutBack);
+    assert_eq!(w.host.read(&file), "0");
 }
 
 #[tokio::test]

@@ -121,3 +121,19 @@ fn a_memory_bomb_hurts_only_itself() -> Result<()> {
     drop((web, bomb));
     ctlmgr.stop_and_expect_pristine()
 }
+
+/// The system manager writes all memory values of a scope whenever one of them is set, and does
+/// not know those that runc wrote past it.
+#[test]
+fn limits_that_dockerd_set_stay() -> Result<()> {
+    let web = Container::start("web", 40, "--memory 300m --memory-swap 300m")?;
+    let limits = || Ok::<_, anyhow::Error>((web.knob("memory.max")?, web.knob("memory.swap.max")?));
+    let before = limits()?;
+    assert_eq!(before, (300 * MIB, 0));
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    assert_eq!(limits()?, before);
+    ctlmgr.stop_and_expect_pristine()?;
+    assert_eq!(limits()?, before);
+    Ok(())
+}
