@@ -257,7 +257,7 @@ fn a_full_disk_under_the_journal_means_that_nothing_is_written() -> Result<()> {
     let result = on_a_full_disk(&web);
     sh(
         "systemctl stop ctlmgr.service ctlmgr.socket ctlmgr-revert-on-stop.service; umount /run/ctlmgr; \
-        rm -f /etc/ctlmgr/config.d/94-act.toml; systemctl start ctlmgr.socket",
+        rm -rf /etc/ctlmgr/config.d/94-act.toml /run/ctlmgr/config.d; systemctl start ctlmgr.socket",
     )?;
     result?;
     expect_pristine()
