@@ -7,7 +7,9 @@
 //! # Approach
 //! Estimate demand ([`crate::demand`]), work out the capacity, divide it by weight
 //! ([`crate::share`]), then map shares to knobs: *protect* with memory.low on workloads and cover
-//! on their ancestors, and *reclaim* early from those above their share ([`crate::reclaim`]).
+//! on their ancestors, *reclaim* early from those above their share ([`crate::reclaim`]), and,
+//! where the operator wants it, *throttle* them by memory.high ([`crate::throttle`]). With a
+//! controller that listens to stalls, [`crate::feedback`] corrects the basis for the next time.
 //!
 //! # Terms
 //! See design §3: share, promise, basis, floor, headroom.
@@ -15,8 +17,9 @@
 //! # Properties (tested here and in the closed loop of the testkit)
 //! Pure; in a steady world the second plan has no `Set`; a change under the hysteresis is not
 //! written; at most one write per knob and second; Σ memory.low of workloads ≤ capacity up to
-//! hysteresis; a knob that no plan wants any more is given back; with a gap in the reading no
-//! step takes anything from anybody.
+//! hysteresis; a knob that no plan wants any more is given back; a value that another writer set
+//! stays, unless the settings say otherwise; with a gap in the reading no step takes anything from
+//! anybody.
 
 use std::collections::BTreeSet;
 
