@@ -43,8 +43,10 @@ exceed) # Promised half of what they use, so that both exceed.
 	exceeder=$!
 	trap 'kill "$exceeder" 2>/dev/null || true' EXIT
 	;;
-act-*)
-	printf '[memory]\ncontroller = "%s"\n' "${policy#act-}" >/etc/ctlmgr/config.d/50-lab.toml
+act | act-*)
+	# What is not named is the default.
+	case $policy in act-*) controller=${policy#act-} ;; *) controller= ;; esac
+	printf '[memory]\n%s\n' "${controller:+controller = \"$controller\"}" >/etc/ctlmgr/config.d/50-lab.toml
 	systemctl reload ctlmgr.service
 	ctlmgr mode act >/dev/null
 	;;
@@ -71,7 +73,7 @@ done
 grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpin|pswpout) ' /proc/vmstat | while read -r key value; do
 	echo "@{\"counter\":\"$key\",\"value\":$value}"
 done
-case $policy in act-*) ctlmgr status ;; esac
+case $policy in act*) ctlmgr status ;; esac
 cpu=$(systemctl show -P CPUUsageNSec ctlmgr.service)
 echo "@{\"counter\":\"ctlmgr_cpu_nsec\",\"value\":$cpu}"
 systemctl stop lab-pressure.service ctlmgr.service

@@ -93,12 +93,12 @@ const POLICIES: [Policy; 10] = [
     policy("plain kernel, classic LRU", "plain", 100, "classic"),
     peer("covered memory.low, MGLRU", "static"),
     peer("exceed-based, MGLRU", "exceed"),
-    peer("ctlmgr 1:1 shares only, MGLRU", "act-shares"),
-    peer("ctlmgr 1:1 stall only, MGLRU", "act-stall"),
-    policy("ctlmgr 1:1, MGLRU", "act-both", 100, "mglru"),
-    policy("ctlmgr 1:1, classic LRU", "act-both", 100, "classic"),
-    policy("ctlmgr 1:4, MGLRU", "act-both", 400, "mglru"),
-    policy("ctlmgr 1:4, classic LRU", "act-both", 400, "classic"),
+    peer("ctlmgr 1:1 with stall feedback, MGLRU", "act-both"),
+    peer("ctlmgr 1:1 by stall only, MGLRU", "act-stall"),
+    policy("ctlmgr 1:1, MGLRU", "act", 100, "mglru"),
+    policy("ctlmgr 1:1, classic LRU", "act", 100, "classic"),
+    policy("ctlmgr 1:4, MGLRU", "act", 400, "mglru"),
+    policy("ctlmgr 1:4, classic LRU", "act", 400, "classic"),
 ];
 const STEPS: u64 = 5;
 

@@ -42,7 +42,8 @@ pub const KEYS: &[Key] = &[
         "headroom",
         "percentage of memory (0–50 %) or size",
         "\"5%\"",
-        "Free memory kept under contention, so that the kernel's own reclaim stays asleep.",
+        "Free memory kept under contention, above the watermark of the kernel's own reclaim, so that \
+         it stays asleep.",
     ),
     key(
         "memory",

@@ -41,6 +41,9 @@ pub struct HostSample {
     pub mem_total: Bytes,
     /// `MemFree`.
     pub mem_free: Bytes,
+    /// Below about this much free memory the kernel reclaims by itself: the zones' high watermarks.
+    #[serde(default)]
+    pub watermark: Bytes,
     /// `MemAvailable`.
     pub mem_available: Bytes,
     /// Page cache on the file LRU lists: what reclaim gets without swapping.

@@ -1,6 +1,7 @@
 //! How much memory there is to share out: total − host − headroom (design §5).
 //!
-//! *Host* is what the kernel and units too small to count hold and reclaim cannot give back:
+//! *Headroom* is what the settings ask for, above the watermark at which the kernel's own reclaim
+//! ends. *Host* is what the kernel and units too small to count hold and reclaim cannot give back:
 //! used memory that no listed group holds, less the page cache outside of them.
 
 use ctlmgr_model::{Bytes, CapacityAccount, Group, MemorySettings, Snapshot};
@@ -17,8 +18,10 @@ pub(crate) fn account(
     let cache_inside: Bytes = groups().map(file_cache).sum();
     let cache_outside = host.reclaimable_cache - cache_inside;
     let unlisted = host.mem_total - host.mem_free - held - cache_outside;
-    // More than half of the memory idle is a slip of the pen, not a wish.
-    let headroom = settings.headroom.of(host.mem_total).min(Bytes(host.mem_total.0 / 2));
+    // The kernel's own reclaim must stay asleep, so what it keeps free comes on top. More than half
+    // of the memory idle is a slip of the pen, not a wish.
+    let wanted = settings.headroom.of(host.mem_total) + host.watermark;
+    let headroom = wanted.min(Bytes(host.mem_total.0 / 2));
     CapacityAccount {
         total: host.mem_total,
         host: unlisted,
@@ -30,4 +33,22 @@ pub(crate) fn account(
 
 fn file_cache(group: &Group) -> Bytes {
     group.memory.active_file + group.memory.inactive_file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::host;
+
+    #[test]
+    fn headroom_lies_above_the_watermark_of_the_kernels_own_reclaim() {
+        let mut snapshot = host(Bytes::mib(1000), Vec::new(), Vec::new());
+        let of = |s: &Snapshot| account(&MemorySettings::default(), s, Bytes::ZERO);
+        assert_eq!(of(&snapshot).headroom, Bytes::mib(50));
+        snapshot.host.watermark = Bytes::mib(30);
+        assert_eq!(of(&snapshot).headroom, Bytes::mib(80));
+        assert_eq!(of(&snapshot).capacity, Bytes::mib(1000 - 100 - 80));
+        snapshot.host.watermark = Bytes::mib(900);
+        assert_eq!(of(&snapshot).headroom, Bytes::mib(500));
+    }
 }

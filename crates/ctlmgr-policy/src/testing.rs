@@ -58,6 +58,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
         host: HostSample {
             mem_total: total,
             mem_free: free,
+            watermark: Bytes::ZERO,
             mem_available: free,
             reclaimable_cache: Bytes::ZERO,
             swap_total: total,

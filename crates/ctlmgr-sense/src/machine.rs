@@ -36,6 +36,7 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
     Ok(HostSample {
         mem_total: Bytes(info.mem_total),
         mem_free: Bytes(info.mem_free),
+        watermark: read_watermark(host),
         mem_available: Bytes(info.mem_available.unwrap_or(info.mem_free)),
         reclaimable_cache: sum(&[info.active_file, info.inactive_file]),
         swap_total: Bytes(info.swap_total),
@@ -43,6 +44,21 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
         pressure: read_pressure(host),
         lru: read_lru(host),
     })
+}
+
+/// Sum of the zones' high watermarks; zero where it cannot be told.
+fn read_watermark(host: &Host) -> Bytes {
+    let text = host.read("proc/zoneinfo").ok().flatten();
+    text.map_or(Bytes::ZERO, |text| parse_watermark(&text))
+}
+
+/// `/proc/zoneinfo` (proc(5)): background reclaim starts below a zone's `low` watermark and goes on
+/// to its `high` one.
+pub fn parse_watermark(text: &str) -> Bytes {
+    // The `high:` of the per-processor lists is another thing.
+    let pages = |line: &str| line.trim_start().strip_prefix("high ")?.trim().parse::<u64>().ok();
+    let sum = text.lines().filter_map(pages).fold(0, u64::saturating_add);
+    Bytes(sum.saturating_mul(Bytes::PAGE.0))
 }
 
 /// Host-wide memory pressure; absent where PSI is off (reading fails then).
@@ -80,6 +96,15 @@ mod tests {
     }
 
     #[test]
+    fn watermarks_are_summed_over_zones() {
+        let text = "Node 0, zone      DMA\n  pages free     2816\n        boost    0\n        \
+                    min      67\n        high     99\n  pagesets\n    cpu: 0\n              \
+                    high:  378\nNode 0, zone    DMA32\n        high     17000\n";
+        assert_eq!(parse_watermark(text), Bytes(17_099 * 4096));
+        assert_eq!(parse_watermark(""), Bytes::ZERO);
+    }
+
+    #[test]
     fn a_machine_without_meminfo_is_an_error_with_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let error = read_machine(&Host::fake(dir.path())).unwrap_err();
@@ -89,7 +114,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_parses_or_not(text in "(some avg10=)?.*") {
-            let _ = (parse_pressure(&text), parse_lru(&text));
+            let _ = (parse_pressure(&text), parse_lru(&text), parse_watermark(&text));
         }
     }
 }

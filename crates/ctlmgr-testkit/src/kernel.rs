@@ -74,7 +74,7 @@ impl Kernel {
     /// One second passes: sets touch what they want, global reclaim makes room.
     pub fn tick(&mut self) {
         self.now = Millis(self.now.0 + 1000);
-        let low_watermark = Bytes(self.total.0 / 100);
+        let low_watermark = self.watermark();
         for i in 0..self.sets.len() {
             let room = self.sets[i].high - self.sets[i].resident;
             let back = self.sets[i].touch().min(room.max(Bytes::mib(1)));
@@ -176,10 +176,16 @@ impl Kernel {
         }
     }
 
+    /// Below this, global reclaim starts.
+    fn watermark(&self) -> Bytes {
+        Bytes(self.total.0 / 100)
+    }
+
     fn host(&self) -> HostSample {
         HostSample {
             mem_total: self.total,
             mem_free: self.free(),
+            watermark: self.watermark(),
             mem_available: self.free(),
             reclaimable_cache: Bytes::ZERO,
             swap_total: self.total,

@@ -1,6 +1,6 @@
 //! The main job on real containers.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use ctlmgr_live::{Container, Ctlmgr, eventually, json, knob, sh, status};
 
 const MIB: u64 = 1 << 20;
@@ -149,7 +149,10 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
         Ok(account["demand"].as_u64() > account["capacity"].as_u64())
     })?;
     eventually("the light ones give and the heavy one keeps", || {
-        Ok(held("heavy")? > 0.95 && held("light")? < 0.92 && held("third")? < 0.92)
+        let (heavy, light, third) = (held("heavy")?, held("light")?, held("third")?);
+        // Equal weights would lose equally; a burst hits everybody before it is answered.
+        ensure!(heavy > light.max(third) + 0.08, "held {heavy:.3}, {light:.3}, {third:.3}");
+        Ok(true)
     })?;
     assert!(sh("ctlmgr why light")?.contains("weight 100 and a promise of 600 MiB keep"));
     drop((two, third));
