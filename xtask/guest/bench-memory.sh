@@ -1,6 +1,7 @@
-# bench-memory.sh SCENE POLICY WEIGHT_OF_SECOND LRU STEP_SECS: one run of two hogs under pressure.
+# bench-memory.sh SCENE POLICY WEIGHT_OF_SECOND LRU STEP_SECS SETTING: one run of two hogs under
+# pressure; the setting is a line of [memory], or empty.
 . /run/in/lib.sh
-scene=$1 policy=$2 weight=$3 lru=$4 step_secs=$5
+scene=$1 policy=$2 weight=$3 lru=$4 step_secs=$5 setting=$6
 
 # Size in MiB and touches per MiB and second of each hog; at 40 a page is touched every 6 s or so.
 case $scene in
@@ -46,7 +47,7 @@ exceed) # Promised half of what they use, so that both exceed.
 act | act-*)
 	# What is not named is the default.
 	case $policy in act-*) controller=${policy#act-} ;; *) controller= ;; esac
-	printf '[memory]\n%s\n' "${controller:+controller = \"$controller\"}" >/etc/ctlmgr/config.d/50-lab.toml
+	printf '[memory]\n%s\n%s\n' "${controller:+controller = \"$controller\"}" "$setting" >/etc/ctlmgr/config.d/50-lab.toml
 	systemctl reload ctlmgr.service
 	ctlmgr mode act >/dev/null
 	;;

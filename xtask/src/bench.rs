@@ -38,6 +38,9 @@ struct Memory {
     /// Also peers (covered memory.low, exceed-based reclaim) and the parts of the controller.
     #[arg(long)]
     peers: bool,
+    /// One more setting of [memory] for ctlmgr, such as 'hard = "75%"'.
+    #[arg(long, default_value = "")]
+    set: String,
     /// Only policies whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
@@ -138,7 +141,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn measure(kit: &Kit, memory: &Memory, policy: &Policy) -> Result<Record> {
     let Policy { script, weight_of_second, lru, .. } = policy;
     let (scene, step_secs) = (memory.scene.name(), memory.step_secs);
-    let script = format!("bench-memory.sh {scene} {script} {weight_of_second} {lru} {step_secs}");
+    let set = &memory.set;
+    let script =
+        format!("bench-memory.sh {scene} {script} {weight_of_second} {lru} {step_secs} '{set}'");
     let limit = Duration::from_secs(300 + u64::from(step_secs) * STEPS * 3);
     let record = lab::run(kit, &script, limit)?;
     record.expect_undone()?;

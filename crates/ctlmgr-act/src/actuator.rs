@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, chain};
-use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Keeper, Knob, Outcome, Saved, Undone};
+use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob, Outcome, Saved, Undone};
 
 use crate::properties::{BESIDE, property};
 use crate::systemd::{UnitError, UnitProperties};
@@ -104,9 +104,9 @@ impl<U: UnitProperties> Actuator<U> {
 
     /// Writes through the knob's keeper; `false` if the cgroup vanished.
     async fn write(&self, dir: &CgroupDir, knob: Knob, to: Bytes) -> Result<bool, ActError> {
-        match (dir.cgroup().keeper(), dir.cgroup().unit()) {
-            (Keeper::Systemd, Some(unit)) => {
-                match self.units.set(unit, &properties(dir, unit, knob, to)?).await {
+        match (dir.cgroup().unit(), property(knob, to)) {
+            (Some(unit), Some(target)) => {
+                match self.units.set(unit, &properties(dir, unit, target)?).await {
                     Ok(()) => Ok(true),
                     // The manager does not know the unit (any more), but its cgroup is there.
                     Err(UnitError::NoSuchUnit(_)) => Ok(dir.write(knob.file(), &file_text(to))?),
@@ -157,10 +157,11 @@ impl<U: UnitProperties> Actuator<U> {
 
     /// Takes our value out of a unit that has no cgroup now, or it would be back with the next.
     async fn forget_in_unit(&self, saved: &Saved) -> Result<(), ActError> {
-        let Some(unit) = saved.path.unit().filter(|_| outlives_cgroup(&saved.path)) else {
+        let unit = saved.path.unit().filter(|_| outlives_cgroup(&saved.path));
+        let (Some(unit), Some(prior)) = (unit, property(saved.knob, saved.prior)) else {
             return Ok(());
         };
-        match self.units.set(unit, &[property(saved.knob, saved.prior)]).await {
+        match self.units.set(unit, &[prior]).await {
             // Masked, broken or gone: a unit that cannot be loaded cannot bring our value back.
             Ok(()) | Err(UnitError::NoSuchUnit(_)) => self.drop_trace(saved),
             Err(error) => return Err(error.into()),
@@ -177,7 +178,7 @@ impl<U: UnitProperties> Actuator<U> {
     /// What the run-time setting of the unit says, if it has one.
     fn set_to(&self, path: &CgroupPath, knob: Knob) -> Option<Bytes> {
         let text = std::fs::read_to_string(self.setting(path, knob)?).ok()?;
-        let (name, _) = property(knob, Bytes::ZERO);
+        let (name, _) = property(knob, Bytes::ZERO)?;
         let value = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='))?;
         match value.trim() {
             "infinity" => Some(Bytes(u64::MAX)),
@@ -187,7 +188,7 @@ impl<U: UnitProperties> Actuator<U> {
 
     /// Where the system manager keeps a run-time setting of this property.
     fn setting(&self, path: &CgroupPath, knob: Knob) -> Option<PathBuf> {
-        let (name, _) = property(knob, Bytes::ZERO);
+        let (name, _) = property(knob, Bytes::ZERO)?;
         let file = format!("run/systemd/system.control/{}.d/50-{name}.conf", path.unit()?);
         Some(self.host.path(&file))
     }
@@ -208,10 +209,8 @@ impl<U: UnitProperties> Actuator<U> {
 fn properties(
     dir: &CgroupDir,
     unit: &str,
-    knob: Knob,
-    to: Bytes,
+    target: (&'static str, u64),
 ) -> Result<Vec<(&'static str, u64)>, ActError> {
-    let target = property(knob, to);
     let mut all = vec![target];
     if unit.ends_with(".scope") {
         for (file, name) in BESIDE.into_iter().filter(|(_, name)| *name != target.0) {

@@ -6,8 +6,10 @@
 
 mod actuator;
 mod properties;
+mod stop;
 mod systemd;
 
 pub use actuator::Actuator;
 pub use properties::property;
+pub use stop::Stopper;
 pub use systemd::{SystemdBus, UnitError, UnitProperties};

@@ -2,15 +2,17 @@
 
 use ctlmgr_model::{Bytes, Knob};
 
-/// Name and value of the unit property behind a knob. Values are bytes; `u64::MAX` is infinity
-/// on both sides.
-pub fn property(knob: Knob, value: Bytes) -> (&'static str, u64) {
+/// Name and value of the unit property behind a knob; `None` if the system manager has none. Values
+/// are bytes; `u64::MAX` is infinity on both sides.
+pub fn property(knob: Knob, value: Bytes) -> Option<(&'static str, u64)> {
     let name = match knob {
         Knob::MemoryLow => "MemoryLow",
         Knob::MemoryMin => "MemoryMin",
         Knob::MemoryHigh => "MemoryHigh",
+        // The manager freezes by a call of its own, and does not touch what others freeze.
+        Knob::CgroupFreeze => return None,
     };
-    (name, value.0)
+    Some((name, value.0))
 }
 
 /// Values of the memory controller that the system manager writes again whenever it sets one of

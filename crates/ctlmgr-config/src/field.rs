@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, Headroom, Mode, Origin, Percent, Weight};
+use ctlmgr_model::{Bytes, ClassName, Headroom, Mode, Origin, Percent, Weight};
 use glob::Pattern;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -109,11 +109,15 @@ impl Field<'_> {
     }
 
     pub fn percent(&self) -> Read<Percent> {
+        self.percent_up_to(50)
+    }
+
+    pub fn percent_up_to(&self, most: u8) -> Read<Percent> {
         let text = self.text("a percentage such as \"5%\"")?;
         let number = text.strip_suffix('%').and_then(|n| n.trim().parse::<u8>().ok());
         match number {
-            Some(n @ 0..=50) => Ok(Percent(n)),
-            _ => Err(self.fault(format!("`{text}` is no percentage within 0–50 %"))),
+            Some(n) if n <= most => Ok(Percent(n)),
+            _ => Err(self.fault(format!("`{text}` is no percentage within 0–{most} %"))),
         }
     }
 
@@ -156,6 +160,19 @@ impl Field<'_> {
         Pattern::new(text).map_err(|e| {
             self.fault(format!("bad pattern `{text}` at character {}: {}", e.pos, e.msg))
         })
+    }
+
+    /// Names of classes, and where each stands.
+    pub fn classes(&self) -> Read<Vec<(ClassName, Origin)>> {
+        let what = "a list of classes such as [\"idle\"]";
+        let DeValue::Array(items) = self.value.get_ref() else { return Err(self.expected(what)) };
+        items
+            .iter()
+            .map(|value| {
+                let field = Field { source: self.source, key: self.key, value };
+                Ok((field.text("the name of a class")?.to_owned(), field.origin()))
+            })
+            .collect()
     }
 
     pub fn patterns(&self) -> Read<Vec<Pattern>> {

@@ -1,6 +1,8 @@
 //! Fragments merged key by key.
 
-use ctlmgr_model::{Bytes, Controller, Millis, OnOverride, Settings};
+use std::collections::BTreeMap;
+
+use ctlmgr_model::{Bytes, ClassName, Controller, Millis, OnOverride, Origin, Settings};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -13,6 +15,8 @@ use crate::{ConfigError, Fault, Fragment, keys, rules};
 pub(crate) struct Merged {
     settings: Settings,
     rules: Vec<RuleText>,
+    /// Classes named before all of them are known, by the key that names them.
+    named: BTreeMap<&'static str, Vec<(ClassName, Origin)>>,
     faults: Vec<Fault>,
 }
 
@@ -76,10 +80,20 @@ impl Merged {
                 continue;
             }
             let field = Field { source, key: &key, value };
-            if let Err(fault) = set(&mut self.settings, &field) {
+            if let Err(fault) = self.set(&field) {
                 self.faults.push(fault);
             }
         }
+    }
+
+    fn set(&mut self, field: &Field<'_>) -> Result<(), Fault> {
+        let key = match field.key {
+            "memory.freeze" => "memory.freeze",
+            "memory.kill" => "memory.kill",
+            _ => return set(&mut self.settings, field),
+        };
+        self.named.insert(key, field.classes()?);
+        Ok(())
     }
 
     fn take_rules(
@@ -102,6 +116,17 @@ impl Merged {
         let (rules, faults) = rules::resolve(self.rules, &self.settings.classes);
         self.settings.rules = rules;
         self.faults.extend(faults);
+        let classes = &self.settings.classes;
+        for (key, named) in &self.named {
+            let unknown = named.iter().filter(|(name, _)| !classes.contains_key(name));
+            self.faults.extend(unknown.map(|(name, at)| rules::no_class(name, (key, at), classes)));
+        }
+        let mut names = |key| {
+            let named = self.named.remove(key).unwrap_or_default();
+            named.into_iter().map(|(name, _)| name).collect()
+        };
+        self.settings.memory.freeze = names("memory.freeze");
+        self.settings.memory.kill = names("memory.kill");
         if self.faults.is_empty() { Ok(self.settings) } else { Err(ConfigError(self.faults)) }
     }
 }
@@ -141,7 +166,9 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
             ];
             memory.controller = field.one_of("controller", &all)?;
         }
+        "memory.hard" => memory.hard = field.percent_up_to(75)?,
         "memory.throttle" => memory.throttle = field.boolean()?,
+        "memory.kill_grace_secs" => memory.kill_grace = Millis(field.seconds()? * 1000),
         "memory.on_override" => {
             let all = [("yield", OnOverride::Yield), ("reassert", OnOverride::Reassert)];
             memory.on_override = field.one_of("policy", &all)?;

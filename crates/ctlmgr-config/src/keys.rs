@@ -96,10 +96,38 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory",
+        "hard",
+        "percentage, 0–75 %",
+        "\"0%\"",
+        "Part of each share that memory.min protects, which global reclaim respects on every kernel.",
+    ),
+    key(
+        "memory",
         "throttle",
         "true or false",
         "false",
         "Whether those far above their share are slowed down by memory.high while others suffer.",
+    ),
+    key(
+        "memory",
+        "freeze",
+        "list of classes",
+        "[]",
+        "Classes whose workloads may be frozen for up to two minutes while heavier ones go short.",
+    ),
+    key(
+        "memory",
+        "kill",
+        "list of classes",
+        "[]",
+        "Classes whose workloads may be stopped when memory is used up and heavier ones go short.",
+    ),
+    key(
+        "memory",
+        "kill_grace_secs",
+        "seconds, 1–86400",
+        "30",
+        "Time that a workload has to end by itself before it is killed.",
     ),
     key(
         "memory",

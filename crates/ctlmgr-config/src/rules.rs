@@ -96,8 +96,11 @@ pub(crate) fn resolve(
     for RuleText { mut rule, class } in texts {
         if let Some((name, origin)) = class {
             match classes.get(&name) {
-                Some(weight) => rule.effect.weight = Some(*weight),
-                None => faults.push(no_class(&name, &origin, classes)),
+                Some(weight) => {
+                    rule.effect.weight = Some(*weight);
+                    rule.effect.class = Some(name);
+                }
+                None => faults.push(no_class(&name, ("rule.class", &origin), classes)),
             }
         }
         if let Some(other) = rules.iter().find(|r| contradicts(r, &rule)) {
@@ -109,12 +112,17 @@ pub(crate) fn resolve(
     (rules, faults)
 }
 
-fn no_class(name: &str, origin: &Origin, classes: &BTreeMap<ClassName, Weight>) -> Fault {
+/// What is wrong with a class that does not exist, under the key where it was named.
+pub(crate) fn no_class(
+    name: &str,
+    (key, origin): (&str, &Origin),
+    classes: &BTreeMap<ClassName, Weight>,
+) -> Fault {
     let near = keys::best(classes.keys().map(String::as_str), name).unwrap_or("normal");
     Fault {
         file: origin.file.clone(),
         line: Some(origin.line),
-        key: "rule.class".to_owned(),
+        key: key.to_owned(),
         message: format!("no class `{name}`; did you mean `{near}`?"),
     }
 }

@@ -185,6 +185,9 @@ pub struct Activity {
     pub is_populated: bool,
     /// Whether its processes are stopped by the freezer, as `docker pause` does (`frozen`).
     pub is_frozen: bool,
+    /// Whether this very cgroup is to be frozen (`cgroup.freeze`); it may take a while.
+    #[serde(default)]
+    pub is_to_freeze: bool,
 }
 
 /// One cgroup in a snapshot.

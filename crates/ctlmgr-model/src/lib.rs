@@ -14,8 +14,8 @@ mod workload;
 
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use plan::{
-    Action, Bound, CapacityAccount, Doing, Knob, Outcome, Plan, Reason, Rung, Saved, Step, Undone,
-    Verdict, VerdictKind,
+    Action, Bound, CapacityAccount, Doing, Knob, Outcome, Plan, Reason, Rung, Saved, Step,
+    Stoppable, Undone, Verdict, VerdictKind,
 };
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};
 pub use selector::{Selector, SelectorField};

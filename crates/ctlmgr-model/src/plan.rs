@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, CgroupId, CgroupPath, Millis, Percent, Weight, WorkloadName};
 
-/// A file of the memory controller that holds an amount.
+/// A file of a cgroup that ctlmgr may leave a value in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Knob {
     /// Best-effort protection.
@@ -18,13 +18,19 @@ pub enum Knob {
     /// Allocations beyond it are slowed down.
     #[serde(rename = "memory.high")]
     MemoryHigh,
+    /// Processes stand still: [`Knob::STILL`], or run: zero. Not an amount, but a number like them.
+    #[serde(rename = "cgroup.freeze")]
+    CgroupFreeze,
 }
 
 impl Knob {
     /// Every knob that ctlmgr may leave a value in.
-    pub const ALL: [Knob; 3] = [Knob::MemoryLow, Knob::MemoryMin, Knob::MemoryHigh];
+    pub const ALL: [Knob; 4] =
+        [Knob::MemoryLow, Knob::MemoryMin, Knob::MemoryHigh, Knob::CgroupFreeze];
     /// Those that protect, and are covered by ancestors.
     pub const PROTECTION: [Knob; 2] = [Knob::MemoryLow, Knob::MemoryMin];
+    /// What `cgroup.freeze` holds while processes stand still.
+    pub const STILL: Bytes = Bytes(1);
 
     /// File name in a cgroup directory.
     pub const fn file(self) -> &'static str {
@@ -32,6 +38,17 @@ impl Knob {
             Knob::MemoryLow => "memory.low",
             Knob::MemoryMin => "memory.min",
             Knob::MemoryHigh => "memory.high",
+            Knob::CgroupFreeze => "cgroup.freeze",
+        }
+    }
+
+    /// A value of this knob, in words.
+    pub fn words(self, value: Bytes) -> String {
+        match (self, value) {
+            (Knob::CgroupFreeze, Knob::STILL) => "frozen".to_owned(),
+            (Knob::CgroupFreeze, _) => "running".to_owned(),
+            (_, Bytes(u64::MAX)) => "max".to_owned(),
+            (_, amount) => amount.to_string(),
         }
     }
 
@@ -78,6 +95,23 @@ pub enum Action {
         /// How much per write.
         chunk: Bytes,
     },
+    /// Stop the workload in good order. Nothing can undo this.
+    Stop {
+        /// Through whom.
+        target: Stoppable,
+        /// Time between the request to end and the kill.
+        grace: Millis,
+    },
+}
+
+/// Something that can be asked to end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stoppable {
+    /// A container of dockerd, by full id.
+    Container(String),
+    /// A systemd unit.
+    Unit(String),
 }
 
 /// Rung of the ladder that a step belongs to (design: protect, reclaim, …).
@@ -90,6 +124,10 @@ pub enum Rung {
     Reclaim,
     /// memory.high on those above their share.
     Throttle,
+    /// Processes stand still for a while.
+    Freeze,
+    /// The workload is stopped.
+    Kill,
 }
 
 impl fmt::Display for Rung {
@@ -98,6 +136,8 @@ impl fmt::Display for Rung {
             Rung::Protect => "protect",
             Rung::Reclaim => "reclaim",
             Rung::Throttle => "throttle",
+            Rung::Freeze => "freeze",
+            Rung::Kill => "kill",
         })
     }
 }
@@ -126,12 +166,17 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
             Action::Set { knob, from, to, .. } => {
+                let (from, to) = (knob.words(*from), knob.words(*to));
                 write!(f, "{} {knob}: {from} -> {to}", self.path)
             }
             Action::Release { knob, ours, prior } => {
+                let (ours, prior) = (knob.words(*ours), knob.words(*prior));
                 write!(f, "{} {knob}: {ours} given back, {prior} as before", self.path)
             }
             Action::Reclaim { amount, .. } => write!(f, "{} reclaim {amount}", self.path),
+            Action::Stop { grace, .. } => {
+                write!(f, "{} stop, killed after {} s", self.path, grace.0 / 1000)
+            }
         }
     }
 }
@@ -276,7 +321,7 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Written and read back.
+    /// Written and read back; of a stop: it has ended.
     Done,
     /// Reclaimed this much, by the kernel's word.
     Reclaimed(Bytes),

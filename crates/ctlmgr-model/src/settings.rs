@@ -108,8 +108,9 @@ mod patterns {
     }
 }
 
-/// Settings of the memory job.
+/// Settings of the memory job. Those that an older recording lacks have their defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MemorySettings {
     /// What the job may do.
     pub mode: Mode,
@@ -129,8 +130,16 @@ pub struct MemorySettings {
     pub demand_half_life: Millis,
     /// What shares follow.
     pub controller: Controller,
+    /// Part of each share that memory.min protects.
+    pub hard: Percent,
     /// Whether those above their share may be throttled by memory.high.
     pub throttle: bool,
+    /// Classes that may be frozen.
+    pub freeze: Vec<ClassName>,
+    /// Classes that may be stopped.
+    pub kill: Vec<ClassName>,
+    /// Time between the request to end and the kill.
+    pub kill_grace: Millis,
     /// What is done about another writer.
     pub on_override: OnOverride,
     /// Units that nobody asked ctlmgr to manage.
@@ -154,9 +163,12 @@ impl fmt::Display for Origin {
 
 /// What a rule sets; `None` leaves it to the next rule or the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct RuleEffect {
     /// Weight, or that of the named class.
     pub weight: Option<Weight>,
+    /// The class that the weight is of, if it was given by one.
+    pub class: Option<ClassName>,
     /// Memory promised.
     pub promise: Option<Bytes>,
     /// Memory kept in any case (memory.min).
@@ -204,7 +216,11 @@ impl Default for MemorySettings {
             basis_half_life: Millis(600_000),
             demand_half_life: Millis(60_000),
             controller: Controller::default(),
+            hard: Percent(0),
             throttle: false,
+            freeze: Vec::new(),
+            kill: Vec::new(),
+            kill_grace: Millis(30_000),
             on_override: OnOverride::default(),
             bystanders: Bystanders::default(),
         }

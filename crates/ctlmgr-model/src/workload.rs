@@ -31,6 +31,12 @@ pub struct ContainerFacts {
     pub labels: BTreeMap<String, String>,
     /// `--memory-reservation`, a promise made by the user.
     pub reservation: Option<Bytes>,
+    /// Whether the user has paused it.
+    #[serde(default)]
+    pub is_paused: bool,
+    /// Whether a signal was sent to it since it started; it may be about to end.
+    #[serde(default)]
+    pub was_signalled: bool,
 }
 
 /// Where a workload comes from.

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use ctlmgr_model::{Action, Bytes, CgroupId, Group, Knob, Plan, Settings, Snapshot, Step};
+use ctlmgr_model::{Action, Bytes, CgroupId, Group, Knob, Plan, Rung, Settings, Snapshot, Step};
 
+use crate::entitlement::entitlement;
 use crate::memory::read;
 use crate::order;
 
@@ -35,6 +36,8 @@ pub enum Violation {
     },
     /// Reclaim without contention, or beyond the cycle's budget.
     GratuitousReclaim(Bytes),
+    /// Frozen or stopped although nobody allowed that for its class, or in a calm host.
+    Unallowed(Step),
     /// memory.high below a share, below present use, or above what was there before.
     Overthrottled(Step),
 }
@@ -49,6 +52,7 @@ impl fmt::Display for Violation {
             Violation::Overcommitted { knob, sum } => write!(f, "{knob} sums up to {sum}"),
             Violation::Uncovered { path, knob } => write!(f, "{path} does not cover {knob}"),
             Violation::GratuitousReclaim(sum) => write!(f, "reclaim of {sum} without need"),
+            Violation::Unallowed(s) => write!(f, "frozen or stopped without leave: {s}"),
             Violation::Overthrottled(s) => write!(f, "throttled too much or in vain: {s}"),
         }
     }
@@ -70,7 +74,27 @@ pub fn check(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Viola
     }
     out.extend(check_reclaim(settings, plan));
     out.extend(check_throttle(plan, &groups));
+    out.extend(check_leave(settings, plan, snapshot));
     out
+}
+
+/// Freezing and stopping need the operator's leave, contention, and somebody managed.
+fn check_leave(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Violation> {
+    let class_of = |step: &Step| {
+        let workload = snapshot.workloads.iter().find(|w| w.group.id == step.id)?;
+        let entitlement = entitlement(settings, workload);
+        entitlement.class.filter(|_| entitlement.managed)
+    };
+    let has_leave = |step: &Step| {
+        let classes = match (&step.action, step.rung) {
+            (Action::Set { knob: Knob::CgroupFreeze, .. }, _) => &settings.memory.freeze,
+            (Action::Stop { .. }, _) | (_, Rung::Kill) => &settings.memory.kill,
+            _ => return true,
+        };
+        plan.account.is_contended() && class_of(step).is_some_and(|c| classes.contains(&c))
+    };
+    let without = plan.steps.iter().filter(|s| !has_leave(s));
+    without.map(|s| Violation::Unallowed(s.clone())).collect()
 }
 
 fn check_throttle(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violation> {
@@ -146,9 +170,10 @@ fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
     let sum: Bytes = plan
         .steps
         .iter()
+        .filter(|s| s.rung == Rung::Reclaim)
         .filter_map(|s| match s.action {
             Action::Reclaim { amount, .. } => Some(amount),
-            Action::Set { .. } | Action::Release { .. } => None,
+            Action::Set { .. } | Action::Release { .. } | Action::Stop { .. } => None,
         })
         .sum();
     let is_needless = sum > Bytes::ZERO && !plan.account.is_contended();

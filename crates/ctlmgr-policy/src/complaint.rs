@@ -35,8 +35,9 @@ pub(crate) fn complaints(
                     OnOverride::Reassert => "ctlmgr writes its own again",
                 };
                 out.push(format!(
-                    "{}: {knob} was changed to {observed} by another writer; {then}",
-                    group.path
+                    "{}: {knob} was changed to {} by another writer; {then}",
+                    group.path,
+                    knob.words(observed)
                 ));
             }
         }

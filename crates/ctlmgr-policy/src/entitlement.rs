@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, Settings, Source, Weight, Workload};
+use ctlmgr_model::{Bytes, ClassName, Settings, Source, Weight, Workload};
 
 /// Weight, promise and floor of one workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub struct Entitlement {
     pub managed: bool,
     /// Weight.
     pub weight: Weight,
+    /// The class that the weight is of, if one was given.
+    pub class: Option<ClassName>,
     /// Where the weight comes from, for `ctlmgr why`.
     pub weight_from: String,
     /// Memory promised.
@@ -34,6 +36,7 @@ pub fn entitlement(settings: &Settings, workload: &Workload) -> Entitlement {
         if let Some(weight) = rule.effect.weight {
             result.weight = weight;
             result.weight_from = format!("rule at {}", rule.origin);
+            result.class.clone_from(&rule.effect.class);
         }
         result.promise = rule.effect.promise.or(result.promise);
         result.floor = rule.effect.floor.unwrap_or(result.floor);
@@ -51,6 +54,7 @@ impl Entitlement {
         Entitlement {
             managed,
             weight: Weight::DEFAULT,
+            class: None,
             weight_from: "default".to_owned(),
             promise,
             floor: Bytes::ZERO,
@@ -64,6 +68,7 @@ impl Entitlement {
                 Some(weight) => {
                     self.weight = *weight;
                     self.weight_from = format!("label ctlmgr.class={class}");
+                    self.class = Some(class.to_owned());
                 }
                 None => self.complain(workload, "ctlmgr.class", class, "no such class"),
             }
@@ -74,6 +79,7 @@ impl Entitlement {
         if let Some(weight) = self.read(workload, "ctlmgr.weight", weight) {
             self.weight = weight;
             self.weight_from = format!("label ctlmgr.weight={weight}");
+            self.class = None;
         }
         let amount = |text: &str| Bytes::from_str(text).map_err(|_| "no amount of memory");
         self.promise = self.read(workload, "ctlmgr.memory.promise", amount).or(self.promise);

@@ -10,10 +10,13 @@ mod cover;
 mod demand;
 mod entitlement;
 mod feedback;
+mod freeze;
+mod kill;
 mod memory;
 mod order;
 mod reclaim;
 pub mod replay;
+mod scene;
 pub mod share;
 mod state;
 #[cfg(test)]

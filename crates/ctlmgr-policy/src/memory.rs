@@ -8,8 +8,8 @@
 //! Estimate demand ([`crate::demand`]), work out the capacity, divide it by weight
 //! ([`crate::share`]), then map shares to knobs: *protect* with memory.low on workloads and cover
 //! on their ancestors, *reclaim* early from those above their share ([`crate::reclaim`]), and,
-//! where the operator wants it, *throttle* them by memory.high ([`crate::throttle`]). With a
-//! controller that listens to stalls, [`crate::feedback`] corrects the basis for the next time.
+//! where the operator wants it, *throttle* them by memory.high ([`crate::throttle`]), *freeze*
+//! ([`crate::freeze`]) or stop them ([`crate::kill`]), the last two by class. With a controller that listens to stalls, [`crate::feedback`] corrects the basis for the next time.
 //!
 //! # Terms
 //! See design §3: share, promise, basis, floor, headroom.
@@ -32,10 +32,13 @@ use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
 use crate::demand::estimate_all;
 use crate::feedback::{Feeling, lifts};
+use crate::freeze::{Frozen, freeze};
+use crate::kill::last_resort;
 use crate::order::order;
 use crate::reclaim::{Holding, reclaim};
+use crate::scene::{Keeping, Scene};
 use crate::state::{State, WRITE_INTERVAL};
-use crate::throttle::{Keeping, Scene, Throttled, is_uneasy, throttle};
+use crate::throttle::{Throttled, throttle};
 use crate::verdict::{Party, parties, verdicts};
 
 /// Decides what to do about memory.
@@ -52,9 +55,8 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     complaints.extend(troubles(settings, &state, snapshot, &account, &parties));
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, &account, &parties, &mut complaints);
-    if is_uneasy(&account, &snapshot.host) {
-        state.uneasy_at = Some(snapshot.at);
-    }
+    state.tension = state.tension.next(&account, snapshot);
+    state.thawed_at.retain(|id, _| state.estimates.contains_key(id));
     let context = Context { settings, state: &state, snapshot, account: &account };
     let steps = context.steps(&parties, &verdicts);
     context.mark_rungs(&mut verdicts, &steps);
@@ -72,6 +74,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     for (id, lift) in lifts {
         state.estimates.entry(id).and_modify(|e| e.lift = lift);
     }
+    state.note_last_resort(&steps, snapshot.at);
     state.decided_at = Some(snapshot.at);
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
     (plan, state)
@@ -107,34 +110,52 @@ impl<'a> Context<'a> {
                 why: v.reason.0.clone(),
             })
             .collect();
-        let min = self.hard(&workloads().map(|(p, v)| (p.group, v.floor)).collect::<Vec<_>>());
+        let min = self.hard(&workloads().map(|(p, v)| (p.group, v)).collect::<Vec<_>>());
         let holdings: Vec<_> =
             managed.iter().map(|(p, v)| Holding { group: p.group, share: v.share }).collect();
-        let throttled = self.throttled(&managed);
+        let all: Vec<_> =
+            managed.iter().map(|(party, v)| Keeping { party, share: v.share }).collect();
+        let Context { settings, state, snapshot, .. } = *self;
+        let scene = Scene { settings: &settings.memory, state, snapshot, all: &all };
+        let throttled = self.throttled(&scene);
+        let frozen = freeze(&scene, self.may_take());
         let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
         let (more, min) = self.protect(Knob::MemoryMin, &min);
         steps.extend(more);
         steps.extend(throttled.iter().filter_map(|t| self.slow_down(t)));
+        let still = |f: &Frozen<'a>| self.step(Knob::CgroupFreeze, f.group, Knob::STILL, &f.why);
+        steps.extend(frozen.iter().filter_map(still));
         steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
             Knob::MemoryLow => !self.may_take() || low.contains(path),
             Knob::MemoryMin => !self.may_take() || min.contains(path),
             // To let go takes nothing from anybody.
             Knob::MemoryHigh => throttled.iter().any(|t| t.group.path == *path),
+            Knob::CgroupFreeze => frozen.iter().any(|f| f.group.path == *path),
         }));
+        steps.iter_mut().for_each(|step| self.leave_paused(step));
         if self.may_take() {
             steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
+            steps.extend(last_resort(&scene));
         }
         order(steps)
     }
 
+    /// A container that its user paused while it was frozen stays so: that is what others last
+    /// wanted.
+    fn leave_paused(&self, step: &mut Step) {
+        let Action::Release { knob: Knob::CgroupFreeze, prior, .. } = &mut step.action else {
+            return;
+        };
+        let owner = self.snapshot.workloads.iter().find(|w| w.group.id == step.id);
+        if let Some(Source::Container(facts)) = owner.map(|w| &w.source) {
+            *prior = if facts.is_paused { Knob::STILL } else { *prior };
+        }
+    }
+
     /// Who is to be slowed down; never above what others had set.
-    fn throttled(&self, managed: &[(&Party<'a>, &Verdict)]) -> Vec<Throttled<'a>> {
-        let Context { settings, state, snapshot, account } = *self;
-        let scene = Scene { settings: &settings.memory, state, account, snapshot };
-        let all: Vec<_> =
-            managed.iter().map(|(party, v)| Keeping { party, share: v.share }).collect();
-        let prior = |g| state.prior(g, Knob::MemoryHigh, read(g, Knob::MemoryHigh));
-        throttle(&scene, &all).into_iter().filter(|t| t.high < prior(t.group)).collect()
+    fn throttled(&self, scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
+        let prior = |g| self.state.prior(g, Knob::MemoryHigh, read(g, Knob::MemoryHigh));
+        throttle(scene).into_iter().filter(|t| t.high < prior(t.group)).collect()
     }
 
     fn slow_down(&self, throttled: &Throttled<'a>) -> Option<Step> {
@@ -151,14 +172,15 @@ impl<'a> Context<'a> {
             v.held > v.share && steps.iter().any(hits)
         };
         for v in verdicts {
-            let is_throttled = self.state.written.contains_key(&(v.path.clone(), Knob::MemoryHigh));
-            v.rung = match v.kind {
-                _ if is_throttled => Some(Rung::Throttle),
-                _ if is_reclaimed(v) => Some(Rung::Reclaim),
-                _ if self.state.written.contains_key(&(v.path.clone(), Knob::MemoryLow)) => {
-                    Some(Rung::Protect)
-                }
-                _ => None,
+            let has = |knob| self.state.written.contains_key(&(v.path.clone(), knob));
+            let is_last = |s: &Step| s.rung == Rung::Kill && s.path == v.path;
+            v.rung = match () {
+                () if steps.iter().any(is_last) => Some(Rung::Kill),
+                () if has(Knob::CgroupFreeze) => Some(Rung::Freeze),
+                () if has(Knob::MemoryHigh) => Some(Rung::Throttle),
+                () if is_reclaimed(v) => Some(Rung::Reclaim),
+                () if has(Knob::MemoryLow) => Some(Rung::Protect),
+                () => None,
             };
         }
     }
@@ -176,20 +198,28 @@ impl<'a> Context<'a> {
         if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
     }
 
-    /// Floors that the host can truly cover, for memory.min; all or none.
-    fn hard(&self, floors: &[(&'a Group, Bytes)]) -> Vec<Wanted<'a>> {
-        let sum: Bytes = floors.iter().map(|(_, floor)| *floor).sum();
-        if sum > hard_at_most(self.state, self.account) {
-            return Vec::new();
-        }
-        let wanted = |&(group, floor): &(&'a Group, Bytes)| {
-            (floor > Bytes::ZERO).then(|| Wanted {
-                group,
-                amount: floor,
-                why: format!("floor of {floor}"),
-            })
+    /// memory.min: floors that the host can truly cover, all or none, and above them the part of
+    /// each share that the settings want kept from global reclaim too.
+    fn hard(&self, workloads: &[(&'a Group, &Verdict)]) -> Vec<Wanted<'a>> {
+        let most = hard_at_most(self.state, self.account);
+        let part = |v: &Verdict| v.floor.max(v.share.scaled(self.settings.memory.hard));
+        let sum = |of: &dyn Fn(&Verdict) -> Bytes| -> Bytes {
+            workloads.iter().map(|(_, v)| of(v)).sum()
         };
-        floors.iter().filter_map(wanted).collect()
+        let wanted: &dyn Fn(&Verdict) -> Bytes = match () {
+            () if sum(&part) <= most => &part,
+            () if sum(&|v| v.floor) <= most => &|v| v.floor,
+            () => return Vec::new(),
+        };
+        let wanted = |&(group, v): &(&'a Group, &Verdict)| {
+            let amount = wanted(v);
+            let why = match amount == v.floor {
+                true => format!("floor of {amount}"),
+                false => format!("{} % of a share of {}", self.settings.memory.hard.0, v.share),
+            };
+            (amount > Bytes::ZERO).then_some(Wanted { group, amount, why })
+        };
+        workloads.iter().filter_map(wanted).collect()
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and
@@ -264,7 +294,11 @@ impl<'a> Context<'a> {
             return None;
         }
         let prior = self.state.prior(group, knob, from);
-        let rung = if knob == Knob::MemoryHigh { Rung::Throttle } else { Rung::Protect };
+        let rung = match knob {
+            Knob::MemoryLow | Knob::MemoryMin => Rung::Protect,
+            Knob::MemoryHigh => Rung::Throttle,
+            Knob::CgroupFreeze => Rung::Freeze,
+        };
         Some(Step {
             path: group.path.clone(),
             id: group.id,
@@ -279,7 +313,7 @@ fn target_of(step: &Step) -> Bytes {
     match step.action {
         Action::Set { to, .. } => to,
         Action::Release { prior, .. } => prior,
-        Action::Reclaim { .. } => Bytes::ZERO,
+        Action::Reclaim { .. } | Action::Stop { .. } => Bytes::ZERO,
     }
 }
 
@@ -289,6 +323,13 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
         Knob::MemoryLow => group.memory.low,
         Knob::MemoryMin => group.memory.min,
         Knob::MemoryHigh => group.memory.high.bytes().unwrap_or(Bytes(u64::MAX)),
+        Knob::CgroupFreeze => {
+            if group.activity.is_to_freeze {
+                Knob::STILL
+            } else {
+                Bytes::ZERO
+            }
+        }
     }
 }
 
@@ -317,7 +358,7 @@ mod tests {
             let (knob, to) = match step.action {
                 Action::Set { knob, to, .. } => (knob, to),
                 Action::Release { knob, prior, .. } => (knob, prior),
-                Action::Reclaim { .. } => continue,
+                Action::Reclaim { .. } | Action::Stop { .. } => continue,
             };
             state.learn(step, &Outcome::Done, snapshot.at);
             let groups = snapshot.workloads.iter_mut().map(|w| &mut w.group);
@@ -326,6 +367,7 @@ mod tests {
                     Knob::MemoryLow => group.memory.low = to,
                     Knob::MemoryMin => group.memory.min = to,
                     Knob::MemoryHigh => group.memory.high = ctlmgr_model::Limit::Bytes(to),
+                    Knob::CgroupFreeze => group.activity.is_to_freeze = to == Knob::STILL,
                 }
             }
         }

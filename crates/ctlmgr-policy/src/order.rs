@@ -19,5 +19,6 @@ pub(crate) fn key(step: &Step) -> (u8, i64) {
         Action::Set { from, to, .. } if to < from => (0, -depth),
         Action::Set { .. } => (1, depth),
         Action::Reclaim { .. } => (2, depth),
+        Action::Stop { .. } => (3, depth),
     }
 }

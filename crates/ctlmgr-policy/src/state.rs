@@ -9,9 +9,11 @@ use ctlmgr_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::demand::Estimate;
+use crate::scene::Tension;
 
 /// Memory between decisions. A value like any other: clone it, compare it, replay with it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct State {
     /// Demand and basis of each cgroup.
     pub(crate) estimates: BTreeMap<CgroupId, Estimate>,
@@ -22,8 +24,14 @@ pub struct State {
     pub(crate) written: BTreeMap<(CgroupPath, Knob), Written>,
     /// When memory was last decided.
     pub(crate) decided_at: Option<Millis>,
-    /// When the host was last uneasy ([`crate::throttle`]).
-    pub(crate) uneasy_at: Option<Millis>,
+    /// Since when the host is how tense.
+    pub(crate) tension: Tension,
+    /// When each workload that was frozen was let run again.
+    pub(crate) thawed_at: BTreeMap<CgroupId, Millis>,
+    /// Who was last asked to give up memory before being stopped, and when.
+    pub(crate) asked: Option<(CgroupId, Millis)>,
+    /// When somebody was last stopped.
+    pub(crate) stopped_at: Option<Millis>,
 }
 
 /// A knob that ctlmgr wrote, or tried to.
@@ -66,7 +74,7 @@ fn release(saved: &Saved) -> Step {
         id: saved.id,
         action: Action::Release { knob, ours, prior },
         rung: Rung::Protect,
-        reason: Reason("nothing here is to be protected any more".to_owned()),
+        reason: Reason("there is no reason for it any more".to_owned()),
     }
 }
 
@@ -93,13 +101,29 @@ impl State {
                 self.written.insert((step.path.clone(), knob), Written { saved, at });
             }
             Action::Release { knob, .. } => {
+                if knob == Knob::CgroupFreeze {
+                    self.thawed_at.insert(step.id, at);
+                }
                 let key = (step.path.clone(), knob);
                 match (outcome, self.written.get_mut(&key)) {
                     (Outcome::Failed(_), Some(written)) => written.at = at,
                     _ => drop(self.written.remove(&key)),
                 }
             }
-            Action::Reclaim { .. } => {}
+            Action::Reclaim { .. } | Action::Stop { .. } => {}
+        }
+    }
+
+    /// Notes what the last rung does: who was asked must be known when it comes to stopping.
+    pub(crate) fn note_last_resort(&mut self, steps: &[Step], at: Millis) {
+        if self.tension.dire_since.is_none() {
+            self.asked = None;
+        }
+        for step in steps.iter().filter(|s| s.rung == Rung::Kill) {
+            match step.action {
+                Action::Stop { .. } => (self.asked, self.stopped_at) = (None, Some(at)),
+                _ => self.asked = Some((step.id, at)),
+            }
         }
     }
 

@@ -82,5 +82,6 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
     let weight = Weight::new(i64::from(weight)).expect("a weight between 1 and 10000");
     let entitlement = Entitlement { weight, ..entitlement(&settings, workload) };
     let name = workload.name.clone();
-    Party { name, kind: VerdictKind::Workload, group, entitlement, estimate }
+    let kind = VerdictKind::Workload;
+    Party { name, kind, group, workload: Some(workload), entitlement, estimate }
 }

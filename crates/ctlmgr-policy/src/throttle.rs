@@ -11,42 +11,28 @@
 //! use: the kernel would reclaim the difference within the write, in PID 1 (facts §3.2).
 //!
 //! # Terms
-//! *Ceiling*: share + the larger of 64 MiB and 10 %. *Tense*: contended, and tasks of the host
-//! stalled for at least [`ENTRY`] of the last 10 s.
+//! *Ceiling*: share + the larger of 64 MiB and 10 %. *Tense*, *suffering*: [`crate::scene`].
 //!
 //! # Algorithm
-//! Enter: tense, above the ceiling, and a managed workload below its share refaults or stalls.
-//! Stay: unless it holds clearly less than its share, until the host has been calm (stall under
-//! [`EXIT`], or not contended) for [`REST`]. The value is the lower of the present one and use +
-//! slack, at least the ceiling; if everything in the throttled one stands still (PSI `full` ≥
-//! [`GUARD`]), it is raised a step instead, as far as that can be our doing.
+//! Enter: tense, above the ceiling, and somebody suffers. Stay: unless it holds clearly less than
+//! its share, until the host has been calm for a while. The value is the lower of the present one
+//! and use + slack, at least the ceiling; if everything in the throttled one stands still (PSI
+//! `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
 //!
 //! # Properties
 //! Never below the ceiling nor below present use; never above what was there before; nothing
-//! without PSI or with nobody suffering; after [`REST`] of calm nothing is left.
+//! without PSI or with nobody suffering; after a rest of calm nothing is left.
 
-use ctlmgr_model::{
-    Bytes, CapacityAccount, Group, HostSample, Knob, MemorySettings, Millis, Percent, Snapshot,
-    VerdictKind,
-};
+use ctlmgr_model::{Bytes, Group, Knob, Percent};
 
-use crate::state::State;
-use crate::verdict::Party;
+use crate::scene::{Keeping, Scene};
 
-/// Host-wide stall (`some`, 10 s) that starts throttling, and that ends it, in per cent.
-const ENTRY: f32 = 10.0;
-const EXIT: f32 = 2.0;
-/// Calm must last this long.
-const REST: Millis = Millis(30_000);
 /// Standstill (`full`, 10 s) of the throttled one at which it is let off a little, in per cent.
 const GUARD: f32 = 20.0;
 /// Least room above the share, and least step.
 const ROOM: Bytes = Bytes::mib(64);
 const STEP: Bytes = Bytes::mib(16);
 const ROOM_PART: Percent = Percent(10);
-/// A workload this far below its share, in per cent of it, is missing something.
-const MISSING: Percent = Percent(98);
-
 /// A group and the memory.high that it should have.
 pub(crate) struct Throttled<'a> {
     pub group: &'a Group,
@@ -54,39 +40,16 @@ pub(crate) struct Throttled<'a> {
     pub why: String,
 }
 
-/// A party and what it may keep.
-pub(crate) struct Keeping<'a, 'b> {
-    pub party: &'b Party<'a>,
-    pub share: Bytes,
-}
-
-/// What the whole host looks like to this rung.
-pub(crate) struct Scene<'a> {
-    pub settings: &'a MemorySettings,
-    pub state: &'a State,
-    pub account: &'a CapacityAccount,
-    pub snapshot: &'a Snapshot,
-}
-
-fn stall(host: &HostSample) -> Option<f32> {
-    host.pressure.map(|p| p.some.avg10_pct)
-}
-
-/// Whether the host is still uneasy, so that throttling stays. Unknown is uneasy for those who are
-/// throttled already only as long as memory is contended.
-pub(crate) fn is_uneasy(account: &CapacityAccount, host: &HostSample) -> bool {
-    account.is_contended() && stall(host).is_none_or(|s| s >= EXIT)
-}
-
 /// Everybody who should have a memory.high from us now.
-pub(crate) fn throttle<'a>(scene: &Scene<'_>, all: &[Keeping<'a, '_>]) -> Vec<Throttled<'a>> {
+pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
     if !scene.settings.throttle {
         return Vec::new();
     }
-    let is_tense =
-        scene.account.is_contended() && stall(&scene.snapshot.host).is_some_and(|s| s >= ENTRY);
-    let victim = all.iter().find(|k| is_suffering(k));
-    all.iter()
+    let is_tense = scene.tense_for().is_some();
+    let victim = scene.victim();
+    scene
+        .all
+        .iter()
         .filter_map(|keeping| {
             let group = keeping.party.group;
             let present = scene.state.ours(group, Knob::MemoryHigh);
@@ -106,21 +69,6 @@ pub(crate) fn throttle<'a>(scene: &Scene<'_>, all: &[Keeping<'a, '_>]) -> Vec<Th
             Some(Throttled { group, high: high.page_ceil(), why })
         })
         .collect()
-}
-
-impl Scene<'_> {
-    fn is_recently_uneasy(&self) -> bool {
-        let last = self.state.uneasy_at;
-        last.is_some_and(|at| self.snapshot.at.since(at) < REST)
-    }
-}
-
-/// Below its share, and missing what it lacks.
-fn is_suffering(keeping: &Keeping<'_, '_>) -> bool {
-    let (party, estimate) = (keeping.party, &keeping.party.estimate);
-    let is_short = party.group.memory.current < keeping.share.scaled(MISSING);
-    let feels_it = estimate.refaults_per_sec > 0 || estimate.stall.ppm.is_some_and(|s| s > 50_000);
-    party.kind == VerdictKind::Workload && is_short && feels_it
 }
 
 fn ceiling(share: Bytes) -> Bytes {

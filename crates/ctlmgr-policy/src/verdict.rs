@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ctlmgr_model::{
     Bound, Bytes, CapacityAccount, Controller, Group, Percent, Reason, Settings, Snapshot, Verdict,
-    VerdictKind, Weight, WorkloadName,
+    VerdictKind, Weight, Workload, WorkloadName,
 };
 
 use crate::demand::{Estimate, LIVING, basis, lifted};
@@ -17,6 +17,8 @@ pub(crate) struct Party<'a> {
     pub name: WorkloadName,
     pub kind: VerdictKind,
     pub group: &'a Group,
+    /// Absent for bystanders.
+    pub workload: Option<&'a Workload>,
     pub entitlement: Entitlement,
     pub estimate: Estimate,
 }
@@ -31,6 +33,7 @@ pub(crate) fn parties<'a>(
         name: w.name.clone(),
         kind: VerdictKind::Workload,
         group: &w.group,
+        workload: Some(w),
         entitlement: entitlement(settings, w),
         estimate: state.estimates[&w.group.id],
     });
@@ -38,6 +41,7 @@ pub(crate) fn parties<'a>(
         name: WorkloadName(g.path.name().to_owned()),
         kind: VerdictKind::Bystander,
         group: g,
+        workload: None,
         entitlement: of_bystander(settings, g),
         estimate: state.estimates[&g.id],
     });
@@ -51,6 +55,7 @@ fn of_bystander(settings: &Settings, group: &Group) -> Entitlement {
     Entitlement {
         managed: !is_spared,
         weight: rules.weight,
+        class: None,
         weight_from: "bystanders.weight".to_owned(),
         promise: None,
         floor: rules.floor,

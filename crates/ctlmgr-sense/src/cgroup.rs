@@ -1,7 +1,7 @@
 //! Files of the memory controller, as text to values (kernel: admin-guide/cgroup-v2.rst).
 
 use ctlmgr_host::{CgroupDir, HostError, Result};
-use ctlmgr_model::{Activity, Bytes, Group, Limit, MemoryEvents, MemorySample};
+use ctlmgr_model::{Activity, Bytes, Group, Knob, Limit, MemoryEvents, MemorySample};
 
 use crate::machine::parse_pressure;
 
@@ -172,6 +172,7 @@ fn read_activity(dir: &CgroupDir) -> Activity {
         written: io.unwrap_or_default().1,
         is_populated: state.unwrap_or_default().0,
         is_frozen: state.unwrap_or_default().1,
+        is_to_freeze: read(dir, "cgroup.freeze", parse_bytes).ok().flatten() == Some(Knob::STILL),
     }
 }
 

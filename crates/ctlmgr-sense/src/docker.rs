@@ -107,11 +107,20 @@ async fn handle(
 ) -> Result<(), Error> {
     let id = event.actor.and_then(|a| a.id).unwrap_or_default();
     match event.action.as_deref() {
-        Some("start" | "update" | "rename") => {
-            if let Some(facts) = inspect(docker, &id).await? {
-                publish.send_modify(|c| drop(c.by_id.insert(facts.id.clone(), facts)));
+        Some(action @ ("start" | "update" | "rename" | "pause" | "unpause")) => {
+            if let Some(mut facts) = inspect(docker, &id).await? {
+                let is_running_on = action != "start";
+                publish.send_modify(|c| {
+                    let before = c.by_id.get(&facts.id).filter(|_| is_running_on);
+                    facts.was_signalled = before.is_some_and(|f| f.was_signalled);
+                    c.by_id.insert(facts.id.clone(), facts);
+                });
             }
         }
+        // Also the first thing that a stop does.
+        Some("kill") => publish.send_modify(|c| {
+            c.by_id.entry(id).and_modify(|f| f.was_signalled = true);
+        }),
         Some("destroy") => publish.send_modify(|c| drop(c.by_id.remove(&id))),
         _ => {}
     }
@@ -136,5 +145,7 @@ fn facts(response: ContainerInspectResponse) -> ContainerFacts {
         image: config.image,
         labels: config.labels.unwrap_or_default().into_iter().collect(),
         reservation: reservation.and_then(|r| u64::try_from(r).ok()).filter(|&r| r > 0).map(Bytes),
+        is_paused: response.state.and_then(|s| s.paused).unwrap_or(false),
+        was_signalled: false,
     }
 }

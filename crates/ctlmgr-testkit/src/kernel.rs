@@ -6,7 +6,7 @@
 //! free memory falls below the low watermark, global reclaim takes the oldest pages of all: under
 //! [`Lru::Classic`] only above effective memory.low, under [`Lru::Mglru`] (as measured on 6.12)
 //! almost regardless of it. memory.reclaim on a slice takes from its children above their
-//! memory.low; memory.high slows growth down.
+//! memory.low; memory.high slows growth down; memory.min always holds; who is frozen touches nothing.
 //!
 //! # What it does not
 //! I/O limits shared by all, slab, page cache, nested slices, and MGLRU's habit of taking from one
@@ -96,10 +96,10 @@ impl Kernel {
             Lru::Classic => (Bytes::ZERO, missing),
         };
         let covered = self.slice_low;
-        let mut taken = take(&mut self.sets, blind, |_| Bytes::ZERO);
-        taken = taken + take(&mut self.sets, fair, |s| s.low.min(covered));
-        // Best effort: what protection denied is taken all the same before an OOM.
-        taken = taken + take(&mut self.sets, missing - taken, |_| Bytes::ZERO);
+        let mut taken = take(&mut self.sets, blind, |s| s.min);
+        taken = taken + take(&mut self.sets, fair, |s| s.low.min(covered).max(s.min));
+        // Best effort: what memory.low denied is taken all the same before an OOM.
+        taken = taken + take(&mut self.sets, missing - taken, |s| s.min);
         self.global_reclaimed = self.global_reclaimed + taken;
     }
 
@@ -109,49 +109,41 @@ impl Kernel {
     /// The plan names a cgroup that the machine does not have.
     pub fn apply(&mut self, plan: &Plan) {
         for step in &plan.steps {
+            let is_slice = step.path.as_str() == SLICE;
             match step.action {
-                Action::Set { knob: Knob::MemoryMin, .. } => {}
-                Action::Release { knob: Knob::MemoryLow, prior, .. }
-                    if step.path.as_str() == SLICE =>
-                {
+                Action::Set { knob: Knob::MemoryLow, to, .. } if is_slice => self.slice_low = to,
+                Action::Release { knob: Knob::MemoryLow, prior, .. } if is_slice => {
                     self.slice_low = prior;
                 }
-                Action::Release { knob, prior, .. } => {
-                    let found = self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == step.id);
-                    match (found, knob) {
-                        (Some((_, set)), Knob::MemoryHigh) => set.high = prior,
-                        (Some((_, set)), Knob::MemoryLow) => set.low = prior,
-                        _ => {}
-                    }
-                }
-                Action::Set { to, .. } if step.path.as_str() == SLICE => self.slice_low = to,
+                Action::Set { .. } | Action::Release { .. } if is_slice => {}
                 Action::Set { knob, to, .. } => {
-                    let found = self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == step.id);
-                    let set = found.expect("the plan names an existing set").1;
-                    match knob {
-                        Knob::MemoryHigh => set.high = to,
-                        _ => set.low = to,
-                    }
+                    self.set_of(step.id).expect("the plan names an existing set").write(knob, to);
                 }
-                Action::Reclaim { amount, .. } if step.path.as_str() == SLICE => {
+                Action::Release { knob, prior, .. } => {
+                    self.set_of(step.id).into_iter().for_each(|s| s.write(knob, prior));
+                }
+                Action::Reclaim { amount, .. } if is_slice => {
                     let mut inside: Vec<Set> =
                         self.sets.iter().filter(|s| s.managed).cloned().collect();
-                    take(&mut inside, amount, |s| s.low);
+                    take(&mut inside, amount, |s| s.low.max(s.min));
                     for (old, new) in self.sets.iter_mut().filter(|s| s.managed).zip(inside) {
                         *old = new;
                     }
                 }
                 Action::Reclaim { amount, .. } => {
-                    let (_, set) = self
-                        .sets
-                        .iter_mut()
-                        .enumerate()
-                        .find(|(i, _)| id(*i) == step.id)
-                        .expect("the plan names an existing set");
+                    let set = self.set_of(step.id).expect("the plan names an existing set");
                     set.resident = set.resident - amount;
+                }
+                Action::Stop { .. } => {
+                    let set = self.set_of(step.id).expect("the plan names an existing set");
+                    (set.wanted, set.resident) = (Bytes::ZERO, Bytes::ZERO);
                 }
             }
         }
+    }
+
+    fn set_of(&mut self, wanted: CgroupId) -> Option<&mut Set> {
+        self.sets.iter_mut().enumerate().find(|(i, _)| id(*i) == wanted).map(|(_, set)| set)
     }
 
     /// What the sensors would see.
@@ -220,11 +212,14 @@ fn id(index: usize) -> CgroupId {
 
 fn workload(index: usize, set: &Set) -> Workload {
     let container = format!("{index:064x}");
-    let labels = [("ctlmgr.weight".to_owned(), set.weight.to_string())].into_iter().collect();
+    let label = match &set.class {
+        Some(class) => ("ctlmgr.class".to_owned(), class.clone()),
+        None => ("ctlmgr.weight".to_owned(), set.weight.to_string()),
+    };
     let facts = ContainerFacts {
         id: container.clone(),
         name: Some(set.name.clone()),
-        labels,
+        labels: [label].into_iter().collect(),
         reservation: set.promise,
         ..ContainerFacts::default()
     };
@@ -238,6 +233,7 @@ fn workload(index: usize, set: &Set) -> Workload {
 fn group(path: &str, id: CgroupId, set: &Set) -> Group {
     let memory = MemorySample {
         low: set.low,
+        min: set.min,
         swap: match set.refaults {
             0 => Bytes::ZERO,
             _ => set.wanted - set.resident,
@@ -247,7 +243,8 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         pressure: Some(set.pressure()),
         ..memory(set.resident)
     };
-    let activity = Activity { is_populated: true, ..Activity::default() };
+    let (is_frozen, is_to_freeze) = (set.is_frozen, set.is_frozen);
+    let activity = Activity { is_populated: true, is_frozen, is_to_freeze, ..Activity::default() };
     Group { path: CgroupPath::new(path), id, memory, activity }
 }
 

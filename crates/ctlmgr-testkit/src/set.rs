@@ -1,6 +1,6 @@
 //! Sets of memory that are touched at random, and how the reclaimer finds their oldest pages.
 
-use ctlmgr_model::{Bytes, Pressure, PressureLine};
+use ctlmgr_model::{Bytes, Knob, Pressure, PressureLine};
 
 /// Fastest return from swap, per set and second.
 const FAULT_IN_PER_SEC: Bytes = Bytes::mib(40);
@@ -31,7 +31,12 @@ pub struct Set {
     pub high: Bytes,
     /// Part of its wanted touches that it made in the last second.
     pub pace: f64,
+    /// Class, as a label in place of the weight's.
+    pub class: Option<String>,
+    /// Whether its processes stand still.
+    pub is_frozen: bool,
     pub(crate) low: Bytes,
+    pub(crate) min: Bytes,
     pub(crate) refaults: u64,
     evicted: bool,
     pub(crate) stalled_usec: u64,
@@ -51,7 +56,10 @@ impl Set {
             resident: Bytes::ZERO,
             high: Bytes(u64::MAX),
             pace: 1.0,
+            class: None,
+            is_frozen: false,
             low: Bytes::ZERO,
+            min: Bytes::ZERO,
             refaults: 0,
             evicted: false,
             stalled_usec: 0,
@@ -70,6 +78,22 @@ impl Set {
         Set { heat, ..self }
     }
 
+    /// The same, of a class.
+    #[must_use]
+    pub fn of_class(self, class: &str) -> Set {
+        Set { class: Some(class.to_owned()), ..self }
+    }
+
+    /// Writes one of its knobs.
+    pub(crate) fn write(&mut self, knob: Knob, to: Bytes) {
+        match knob {
+            Knob::MemoryLow => self.low = to,
+            Knob::MemoryMin => self.min = to,
+            Knob::MemoryHigh => self.high = to,
+            Knob::CgroupFreeze => self.is_frozen = to == Knob::STILL,
+        }
+    }
+
     /// Part of the set that is in memory, 0–1.
     pub fn resident_part(&self) -> f64 {
         self.resident.0 as f64 / self.wanted.0.max(1) as f64
@@ -77,6 +101,11 @@ impl Set {
 
     /// One second of touching: what comes back into memory, and how much time it waits for that.
     pub(crate) fn touch(&mut self) -> Bytes {
+        if self.is_frozen {
+            // Who stands still waits for nothing: PSI does not count it.
+            self.pace = 1.0;
+            return Bytes::ZERO;
+        }
         let missing = self.wanted - self.resident;
         let is_new = !self.evicted && self.resident < Bytes(self.wanted.0 / 2);
         if is_new {

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ctlmgr_act::UnitProperties;
+use ctlmgr_act::{Stopper, UnitProperties};
 use ctlmgr_api::Decision;
 use ctlmgr_model::{Action, Mode, Outcome, Snapshot, Step};
 use ctlmgr_policy::replay::Event;
@@ -10,7 +10,7 @@ use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
 
 use crate::daemon::{Daemon, Last};
-use crate::workers::{self, Report};
+use crate::workers::{self, Report, Work};
 
 /// Decisions kept for `ctlmgr why`.
 const HISTORY: usize = 500;
@@ -45,6 +45,10 @@ impl<U: UnitProperties> Daemon<U> {
                 self.busy.reclaiming = false;
                 outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));
             }
+            Report::Stopped(step, outcome) => {
+                self.busy.stopping = false;
+                self.account(step, outcome);
+            }
         }
     }
 
@@ -76,7 +80,7 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn act(&mut self, steps: Vec<Step>) {
         let Some(journal) = &self.journal else { return };
-        let (writes, reclaims) = workers::split(steps);
+        let Work { writes, reclaims, stops } = Work::of(steps);
         // While the writer is busy the plan is made of old values; the next reading plans anew.
         if !writes.is_empty() && self.busy.writing.is_none() {
             let (actuator, done) = (self.actuator.clone(), self.reports.clone());
@@ -90,6 +94,12 @@ impl<U: UnitProperties> Daemon<U> {
                 reclaims,
                 self.reports.clone(),
             );
+        }
+        for step in stops {
+            if !std::mem::replace(&mut self.busy.stopping, true) {
+                warn!(path = %step.path, reason = step.reason.0, "{step}");
+                workers::stop(Stopper::new(self.places.docker()), step, self.reports.clone());
+            }
         }
     }
 
@@ -124,6 +134,7 @@ impl<U: UnitProperties> Daemon<U> {
                     Action::Release { knob, prior, .. } => {
                         info!(%path, %knob, prior = prior.0, reason, "{step}");
                     }
+                    Action::Stop { .. } => warn!(%path, reason, "stopped"),
                     Action::Reclaim { .. } => {}
                 }
             }

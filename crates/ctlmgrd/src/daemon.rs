@@ -60,6 +60,7 @@ pub(crate) struct Busy {
     pub sensing_since: Option<Instant>,
     pub writing: Option<JoinHandle<()>>,
     pub reclaiming: bool,
+    pub stopping: bool,
 }
 
 /// All state of the daemon.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ctlmgr_act::{Actuator, UnitProperties};
+use ctlmgr_act::{Actuator, Stopper, UnitProperties};
 use ctlmgr_host::chain;
 use ctlmgr_model::{Action, Millis, Outcome, Saved, Snapshot, Step, Undone};
 use ctlmgr_sense::{Query, Sensor};
@@ -22,6 +22,8 @@ pub(crate) enum Report {
     Written(Vec<(Step, Outcome)>),
     /// Memory was reclaimed.
     Reclaimed(Vec<(Step, Outcome)>),
+    /// A workload was stopped, or not.
+    Stopped(Step, Outcome),
 }
 
 /// Reads the host once.
@@ -34,9 +36,36 @@ pub(crate) fn sense(sensor: &Arc<Sensor>, at: Millis, query: Query, done: Sender
     });
 }
 
-/// Splits steps into writes and reclaims.
-pub(crate) fn split(steps: Vec<Step>) -> (Vec<Step>, Vec<Step>) {
-    steps.into_iter().partition(|s| !matches!(s.action, Action::Reclaim { .. }))
+/// Steps by who carries them out.
+#[derive(Default)]
+pub(crate) struct Work {
+    pub writes: Vec<Step>,
+    pub reclaims: Vec<Step>,
+    pub stops: Vec<Step>,
+}
+
+impl Work {
+    /// Divides the steps of a plan.
+    pub(crate) fn of(steps: Vec<Step>) -> Work {
+        let mut work = Work::default();
+        for step in steps {
+            match step.action {
+                Action::Set { .. } | Action::Release { .. } => work.writes.push(step),
+                Action::Reclaim { .. } => work.reclaims.push(step),
+                Action::Stop { .. } => work.stops.push(step),
+            }
+        }
+        work
+    }
+}
+
+/// Stops a workload, which takes as long as its grace.
+pub(crate) fn stop(stopper: Stopper, step: Step, done: Sender<Report>) {
+    tokio::spawn(async move {
+        let Action::Stop { target, grace } = &step.action else { return };
+        let outcome = stopper.stop(target, *grace).await;
+        let _ = done.send(Report::Stopped(step, outcome)).await;
+    });
 }
 
 /// Writes knobs in order.
@@ -88,14 +117,15 @@ async fn carry_out_one<U: UnitProperties>(
         (Action::Reclaim { amount, chunk }, _) => {
             Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk).await)
         }
-        (Action::Release { knob, .. }, _) => {
+        (Action::Release { knob, prior, .. }, _) => {
             let (path, knob) = (step.path.clone(), *knob);
             let saved = with_journal(journal, move |j| j.find(&path, knob)).await?;
             let Some(saved) = saved else { return Ok(Outcome::Vanished) };
+            let saved = Saved { prior: *prior, ..saved };
             Ok(outcome(give_back(actuator, journal, &saved).await))
         }
-        (Action::Set { .. }, None) => Ok(Outcome::Vanished),
-        (Action::Set { .. }, Some(saved)) => {
+        (Action::Set { .. } | Action::Stop { .. }, None) => Ok(Outcome::Vanished),
+        (_, Some(saved)) => {
             let had_setting = actuator.has_setting(&saved);
             let noted = Saved { had_setting, ..saved.clone() };
             with_journal(journal, move |j| j.note(&noted)).await?;

@@ -1,0 +1,110 @@
+//! Freezing: processes of opted-in classes stand still while heavier ones suffer.
+//!
+//! # Problem
+//! An idle-class workload that keeps touching a set which does not fit reads and writes swap all
+//! the time. Taking more from it makes that worse.
+//!
+//! # Approach
+//! Where the operator named its class (`memory.freeze`), and only after the rungs below had their
+//! time, its processes are stopped by cgroup.freeze: its pages grow cold, and reclaim gets them for
+//! nothing. A freeze is short, and followed by time to run: nobody starves, and a peer that waits
+//! for an answer gets one.
+//!
+//! # Terms
+//! *Tense*, *suffering*: [`crate::scene`]. *Restless*: refaulting, stalling, or above its share.
+//!
+//! # Algorithm
+//! Enter: tense for [`PATIENCE`], a heavier workload suffers, this one is restless and has run for
+//! [`AWAKE`] since its last thaw. One at a time, the lightest first, [`APART`] from the last. Stay:
+//! until the host has been calm for a while, or for [`MOST`]; not when its user pauses or signals
+//! it, because a stop must reach its processes.
+//!
+//! # Properties
+//! Nothing outside the named classes; nothing without PSI, without contention, or with nobody
+//! heavier suffering; never longer than [`MOST`]; never a container that is paused or signalled.
+
+use ctlmgr_model::{Bytes, Group, Knob, Millis, Source};
+
+use crate::scene::{Keeping, Scene};
+use crate::verdict::Party;
+
+/// Tension must last this long.
+const PATIENCE: Millis = Millis(10_000);
+/// Between two freezes.
+const APART: Millis = Millis(10_000);
+/// Longest freeze.
+const MOST: Millis = Millis(120_000);
+/// Least time to run between two freezes of one workload.
+const AWAKE: Millis = Millis(60_000);
+
+/// A group that should stand still.
+pub(crate) struct Frozen<'a> {
+    pub group: &'a Group,
+    pub why: String,
+}
+
+/// Everybody who should stand still now; with `may_enter` one more than before at most.
+pub(crate) fn freeze<'a>(scene: &Scene<'a, '_>, may_enter: bool) -> Vec<Frozen<'a>> {
+    let may_be: Vec<_> = scene.all.iter().filter(|k| is_allowed(scene, k.party)).collect();
+    let mut out: Vec<Frozen<'a>> = may_be
+        .iter()
+        .filter(|k| scene.is_recently_uneasy() && is_frozen_within(scene, k.party.group, MOST))
+        .map(|k| frozen(k, "until others had what is theirs"))
+        .collect();
+    if may_enter {
+        out.extend(newcomer(scene, &may_be));
+    }
+    out
+}
+
+/// The next one to freeze.
+fn newcomer<'a>(scene: &Scene<'a, '_>, may_be: &[&Keeping<'a, '_>]) -> Option<Frozen<'a>> {
+    let victim = scene.victim()?;
+    let is_too_soon = may_be.iter().any(|k| is_frozen_within(scene, k.party.group, APART));
+    if is_too_soon || scene.tense_for().is_none_or(|t| t < PATIENCE) {
+        return None;
+    }
+    let weight = |k: &Keeping<'_, '_>| k.party.entitlement.weight;
+    let lightest = may_be
+        .iter()
+        .filter(|k| weight(k) < weight(victim) && is_restless(k) && has_run(scene, k.party.group))
+        .min_by_key(|k| (weight(k), &k.party.name))?;
+    Some(frozen(lightest, &format!("because {} goes short", victim.party.name)))
+}
+
+fn frozen<'a>(keeping: &Keeping<'a, '_>, cause: &str) -> Frozen<'a> {
+    let class = keeping.party.entitlement.class.as_deref().unwrap_or("?");
+    let why = format!("class {class} may be frozen, and stands still {cause}");
+    Frozen { group: keeping.party.group, why }
+}
+
+/// In a named class, and its user wants nothing of it just now.
+fn is_allowed(scene: &Scene<'_, '_>, party: &Party<'_>) -> bool {
+    let class = party.entitlement.class.as_ref();
+    let is_left_alone = match party.workload.map(|w| &w.source) {
+        Some(Source::Container(facts)) => !facts.is_paused && !facts.was_signalled,
+        Some(Source::Unit(_)) => true,
+        None => false,
+    };
+    is_left_alone && class.is_some_and(|c| scene.settings.freeze.contains(c))
+}
+
+/// Whether we froze it, and not longer ago than this.
+fn is_frozen_within(scene: &Scene<'_, '_>, group: &Group, most: Millis) -> bool {
+    let since = scene.state.written_at(group, Knob::CgroupFreeze);
+    scene.state.ours(group, Knob::CgroupFreeze) == Some(Knob::STILL)
+        && since.is_some_and(|at| scene.snapshot.at.since(at) < most)
+}
+
+/// Whether it runs, and did so for a while.
+fn has_run(scene: &Scene<'_, '_>, group: &Group) -> bool {
+    let thawed = scene.state.thawed_at.get(&group.id);
+    !group.activity.is_to_freeze && thawed.is_none_or(|at| scene.snapshot.at.since(*at) >= AWAKE)
+}
+
+fn is_restless(keeping: &Keeping<'_, '_>) -> bool {
+    let estimate = &keeping.party.estimate;
+    keeping.excess() > Bytes::ZERO
+        || estimate.refaults_per_sec > 0
+        || estimate.stall.ppm.is_some_and(|s| s > 0)
+}

@@ -1,0 +1,143 @@
+//! Stopping a workload: the last rung, for nobody unless the operator named its class.
+//!
+//! # Problem
+//! When nothing fits any more, somebody goes: better the one whose owner agreed to it, in good
+//! order and with a reason, than whom the kernel's OOM killer finds.
+//!
+//! # Approach
+//! First it is asked: a reclaim on its own cgroup makes its own memory pressure rise, which is what
+//! an application that watches `memory.pressure` (systemd: memory pressure protocol) listens to.
+//! If it is dire still after [`WARNING`], it is stopped as `docker stop` or `systemctl stop` would,
+//! with the grace of the settings.
+//!
+//! # Terms
+//! *Dire*, *suffering*: [`crate::scene`].
+//!
+//! # Algorithm
+//! Dire for [`PATIENCE`] without a break, a heavier workload suffers, nobody was stopped within
+//! [`APART`]: of the named classes' members that hold at least [`LEAST`] the lightest, then the one
+//! furthest above its share, then by name. The reason names the victim and whom else it could
+//! have been.
+//!
+//! # Properties
+//! Nobody outside the named classes; nobody as heavy as who suffers; nobody who was not asked
+//! [`WARNING`] before; one at a time.
+
+use std::cmp::Reverse;
+
+use ctlmgr_model::{
+    Action, Bytes, Millis, Percent, Reason, Rung, Source, Step, Stoppable, Weight, WorkloadName,
+};
+
+use crate::scene::{Keeping, Scene};
+
+/// Direness must last this long before anybody is asked.
+const PATIENCE: Millis = Millis(20_000);
+/// From being asked to being stopped.
+const WARNING: Millis = Millis(10_000);
+/// Between two stops.
+const APART: Millis = Millis(60_000);
+/// To stop who holds less than this frees nothing.
+const LEAST: Bytes = Bytes::mib(32);
+/// What is taken from who is asked, in per cent of what it holds.
+const ASKED: Percent = Percent(5);
+/// So many others are named.
+const NAMED: usize = 3;
+
+/// The request or the stop that is due, if any.
+pub(crate) fn last_resort(scene: &Scene<'_, '_>) -> Option<Step> {
+    let at = scene.snapshot.at;
+    let was_just_used = scene.state.stopped_at.is_some_and(|t| at.since(t) < APART);
+    if was_just_used || scene.dire_for().is_none_or(|t| t < PATIENCE) {
+        return None;
+    }
+    let victim = scene.victim()?;
+    let mut candidates: Vec<_> =
+        scene.all.iter().filter_map(|k| Some((k, target(scene, victim, k)?))).collect();
+    candidates.sort_by_key(|(k, _)| order(k));
+    let others = candidates.iter().skip(1).map(|(k, _)| *k);
+    let (chosen, target) = candidates.first()?;
+    let reason = reason(victim, chosen, others);
+    let asked = scene.state.asked.filter(|(id, _)| *id == chosen.party.group.id);
+    match asked {
+        None => Some(ask(scene, chosen, reason)),
+        Some((_, since)) if at.since(since) < WARNING => None,
+        Some(_) => Some(stop(scene, chosen, target.clone(), reason)),
+    }
+}
+
+/// Lightest first, then by what is above the share.
+fn order(keeping: &Keeping<'_, '_>) -> (Weight, Reverse<Bytes>, WorkloadName) {
+    let party = keeping.party;
+    (party.entitlement.weight, Reverse(keeping.excess()), party.name.clone())
+}
+
+/// How to stop it; `None` if it must not be.
+fn target(
+    scene: &Scene<'_, '_>,
+    victim: &Keeping<'_, '_>,
+    keeping: &Keeping<'_, '_>,
+) -> Option<Stoppable> {
+    let party = keeping.party;
+    let class = party.entitlement.class.as_ref()?;
+    let is_lighter = party.entitlement.weight < victim.party.entitlement.weight;
+    let may = scene.settings.kill.contains(class) && is_lighter;
+    if !may || party.group.memory.current < LEAST {
+        return None;
+    }
+    match &party.workload?.source {
+        // Who was signalled is on its way out already, and one without a name dockerd does not know.
+        Source::Container(facts) if facts.was_signalled || facts.name.is_none() => None,
+        Source::Container(facts) => Some(Stoppable::Container(facts.id.clone())),
+        Source::Unit(unit) => Some(Stoppable::Unit(unit.clone())),
+    }
+}
+
+fn reason<'a: 's, 's>(
+    victim: &Keeping<'_, '_>,
+    chosen: &Keeping<'_, '_>,
+    others: impl Iterator<Item = &'s Keeping<'a, 's>>,
+) -> String {
+    let describe = |k: &Keeping<'_, '_>| {
+        let (party, held) = (k.party, k.party.group.memory.current);
+        format!("{} (weight {}, holds {held})", party.name, party.entitlement.weight)
+    };
+    let named: Vec<String> = others.take(NAMED).map(describe).collect();
+    let alternatives =
+        if named.is_empty() { "nobody else may be".to_owned() } else { named.join(", ") };
+    let class = chosen.party.entitlement.class.as_deref().unwrap_or("?");
+    format!(
+        "memory is used up and {} goes short: {} is the least of class {class}, which may be \
+         stopped; instead of it: {alternatives}",
+        describe(victim),
+        describe(chosen)
+    )
+}
+
+/// Its own memory pressure is the notification.
+fn ask(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, reason: String) -> Step {
+    let chunk = scene.settings.reclaim_chunk;
+    let amount = keeping.party.group.memory.current.scaled(ASKED).max(chunk);
+    let reason = format!("asked by its memory pressure to give up memory: {reason}");
+    step(keeping, Action::Reclaim { amount, chunk }, reason)
+}
+
+fn stop(
+    scene: &Scene<'_, '_>,
+    keeping: &Keeping<'_, '_>,
+    target: Stoppable,
+    reason: String,
+) -> Step {
+    step(keeping, Action::Stop { target, grace: scene.settings.kill_grace }, reason)
+}
+
+fn step(keeping: &Keeping<'_, '_>, action: Action, reason: String) -> Step {
+    let group = keeping.party.group;
+    Step {
+        path: group.path.clone(),
+        id: group.id,
+        action,
+        rung: Rung::Kill,
+        reason: Reason(reason),
+    }
+}

@@ -1,0 +1,125 @@
+//! What the upper rungs of the ladder look at: how tense the host is, and who suffers.
+//!
+//! # Terms
+//! *Tense*: contended, and tasks of the host stalled for at least [`ENTRY`] of the last 10 s.
+//! *Uneasy*: contended, and stalled for at least [`EXIT`] or by an unknown part. *Dire*: contended,
+//! and everything stood still for at least [`DIRE`] of the last 10 s, or there is neither swap nor
+//! free memory left. *Suffering*: managed, below its share, and refaulting or stalling.
+//!
+//! # Properties
+//! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
+
+use ctlmgr_model::{
+    Bytes, CapacityAccount, HostSample, MemorySettings, Millis, Percent, Snapshot, VerdictKind,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::state::State;
+use crate::verdict::Party;
+
+/// Host-wide stall (`some`, 10 s) at which the upper rungs begin, and end, in per cent.
+const ENTRY: f32 = 10.0;
+const EXIT: f32 = 2.0;
+/// Host-wide standstill (`full`, 10 s) at which a stop is considered, in per cent.
+const DIRE: f32 = 20.0;
+/// Swap counts as used up below this part of it.
+const LAST_SWAP: Percent = Percent(2);
+/// Calm must last this long.
+const REST: Millis = Millis(30_000);
+/// A workload this far below its share, in per cent of it, is missing something.
+const MISSING: Percent = Percent(98);
+
+/// Since when the host is how tense.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tension {
+    /// When the host was last uneasy.
+    pub uneasy_at: Option<Millis>,
+    /// Since when it is tense without a break.
+    pub tense_since: Option<Millis>,
+    /// Since when it is dire without a break.
+    pub dire_since: Option<Millis>,
+}
+
+impl Tension {
+    /// With one more look at the host.
+    pub(crate) fn next(self, account: &CapacityAccount, snapshot: &Snapshot) -> Tension {
+        let (at, host) = (snapshot.at, &snapshot.host);
+        let since = |before: Option<Millis>, is_so: bool| is_so.then(|| before.unwrap_or(at));
+        Tension {
+            uneasy_at: if is_uneasy(account, host) { Some(at) } else { self.uneasy_at },
+            tense_since: since(self.tense_since, is_tense(account, host)),
+            dire_since: since(self.dire_since, is_dire(account, host)),
+        }
+    }
+}
+
+fn is_tense(account: &CapacityAccount, host: &HostSample) -> bool {
+    account.is_contended() && host.pressure.is_some_and(|p| p.some.avg10_pct >= ENTRY)
+}
+
+/// Unknown is uneasy: who is held back already stays so only as long as memory is contended.
+fn is_uneasy(account: &CapacityAccount, host: &HostSample) -> bool {
+    account.is_contended() && host.pressure.is_none_or(|p| p.some.avg10_pct >= EXIT)
+}
+
+fn is_dire(account: &CapacityAccount, host: &HostSample) -> bool {
+    let stands_still = host.pressure.is_some_and(|p| p.full.avg10_pct >= DIRE);
+    let has_swap = host.swap_free > host.swap_total.scaled(LAST_SWAP);
+    let is_used_up = !has_swap && host.mem_free < host.watermark;
+    account.is_contended() && (stands_still || is_used_up)
+}
+
+/// A party and what it may keep.
+pub(crate) struct Keeping<'a, 'b> {
+    pub party: &'b Party<'a>,
+    pub share: Bytes,
+}
+
+impl Keeping<'_, '_> {
+    /// Below its share, and missing what it lacks.
+    fn is_suffering(&self) -> bool {
+        let (group, estimate) = (self.party.group, &self.party.estimate);
+        let is_short = group.memory.current < self.share.scaled(MISSING);
+        let feels_it =
+            estimate.refaults_per_sec > 0 || estimate.stall.ppm.is_some_and(|s| s > 50_000);
+        self.party.kind == VerdictKind::Workload && is_short && feels_it
+    }
+
+    /// What it holds beyond its share.
+    pub(crate) fn excess(&self) -> Bytes {
+        self.party.group.memory.current - self.share
+    }
+}
+
+/// What the whole host looks like to the upper rungs.
+pub(crate) struct Scene<'a, 's> {
+    pub settings: &'s MemorySettings,
+    pub state: &'s State,
+    pub snapshot: &'s Snapshot,
+    /// Every managed party, bystanders included.
+    pub all: &'s [Keeping<'a, 's>],
+}
+
+impl<'a, 's> Scene<'a, 's> {
+    /// How long the host has been tense.
+    pub(crate) fn tense_for(&self) -> Option<Millis> {
+        self.state.tension.tense_since.map(|since| self.snapshot.at.since(since))
+    }
+
+    /// How long it has been dire.
+    pub(crate) fn dire_for(&self) -> Option<Millis> {
+        self.state.tension.dire_since.map(|since| self.snapshot.at.since(since))
+    }
+
+    /// Whether it was uneasy within the last [`REST`].
+    pub(crate) fn is_recently_uneasy(&self) -> bool {
+        let last = self.state.tension.uneasy_at;
+        last.is_some_and(|at| self.snapshot.at.since(at) < REST)
+    }
+
+    /// The heaviest one that suffers.
+    pub(crate) fn victim(&self) -> Option<&'s Keeping<'a, 's>> {
+        let suffering = self.all.iter().filter(|k| k.is_suffering());
+        suffering.max_by_key(|k| (k.party.entitlement.weight, std::cmp::Reverse(&k.party.name)))
+    }
+}
