@@ -5,7 +5,7 @@
 
 mod client;
 
-use ctlmgr_model::{Gap, Mode, Outcome, Plan, Step, Undone, Verdict};
+use ctlmgr_model::{Bytes, Gap, Mode, Outcome, Percent, Plan, Step, Undone, Verdict};
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
@@ -60,6 +60,21 @@ pub struct Decision {
     pub step: Step,
     /// What became of it; absent while observing.
     pub outcome: Option<Outcome>,
+    /// How those whom it concerns were when it was decided …
+    pub before: Option<Felt>,
+    /// … and half a minute later; absent until then, or if they are gone.
+    pub after: Option<Felt>,
+}
+
+/// How the workloads at or below a cgroup are, taken together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Felt {
+    /// Memory held by all of them.
+    pub held: Bytes,
+    /// Working-set pages that came back per second, of all of them.
+    pub refaults_per_sec: u64,
+    /// Share of the last 10 s in which a task of the worst one waited for memory, per cent.
+    pub stall_pct: Option<Percent>,
 }
 
 /// Answer of `GET /v1/why/NAME`.

@@ -109,15 +109,11 @@ impl Field<'_> {
     }
 
     pub fn percent(&self) -> Read<Percent> {
-        self.percent_up_to(50)
-    }
-
-    pub fn percent_up_to(&self, most: u8) -> Read<Percent> {
         let text = self.text("a percentage such as \"5%\"")?;
         let number = text.strip_suffix('%').and_then(|n| n.trim().parse::<u8>().ok());
         match number {
-            Some(n) if n <= most => Ok(Percent(n)),
-            _ => Err(self.fault(format!("`{text}` is no percentage within 0–{most} %"))),
+            Some(n @ 0..=50) => Ok(Percent(n)),
+            _ => Err(self.fault(format!("`{text}` is no percentage within 0–50 %"))),
         }
     }
 

@@ -166,7 +166,6 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
             ];
             memory.controller = field.one_of("controller", &all)?;
         }
-        "memory.hard" => memory.hard = field.percent_up_to(75)?,
         "memory.throttle" => memory.throttle = field.boolean()?,
         "memory.kill_grace_secs" => memory.kill_grace = Millis(field.seconds()? * 1000),
         "memory.on_override" => {

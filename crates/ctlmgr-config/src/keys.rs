@@ -96,17 +96,11 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory",
-        "hard",
-        "percentage, 0–75 %",
-        "\"0%\"",
-        "Part of each share that memory.min protects, which global reclaim respects on every kernel.",
-    ),
-    key(
-        "memory",
         "throttle",
         "true or false",
-        "false",
-        "Whether those far above their share are slowed down by memory.high while others suffer.",
+        "true",
+        "Whether memory.high may be used: so that nobody takes all that is free in one burst, and on \
+         those far above their share while others suffer.",
     ),
     key(
         "memory",

@@ -53,6 +53,12 @@ fn each_mistake_is_named_where_it_was_made() {
             "[memory.bystanders]\nflor = 3",
             "10-a.toml:2: memory.bystanders.flor: unknown key; did you mean `floor`?",
         ),
+        (
+            "[memory]\nkill = [\"idle\",\n\"hihg\"]",
+            "10-a.toml:3: memory.kill: no class `hihg`; did you mean `high`?",
+        ),
+        ("[memory]\nfreeze = \"idle\"", "expected a list of classes such as [\"idle\"]"),
+        ("[memory]\nfreeze = [3]", "10-a.toml:2: memory.freeze: expected the name of a class"),
         ("[memory]\nreclaim_chunk = \"1T\"", "is outside"),
         ("[memory]\nmode = \"act\"\nmode = \"off\"", "10-a.toml:3"),
         ("[memory", "10-a.toml:1"),
@@ -103,6 +109,17 @@ fn later_fragments_win_key_by_key() {
     assert_eq!(settings.memory.headroom, ctlmgr_model::Headroom::Bytes(Bytes::mib(64)));
     assert_eq!(settings.rules[1].effect.weight, Some(Weight::new(9).unwrap()));
     assert_eq!(settings.rules[0].effect.promise, Some(Bytes::mib(1024)), "what b said stays");
+}
+
+#[test]
+fn classes_of_the_last_rungs_may_be_defined_later() {
+    let settings = parse(&[
+        fragment("a.toml", "[memory]\nfreeze = [\"scratch\"]\nkill = [\"idle\", \"scratch\"]"),
+        fragment("b.toml", "[classes]\nscratch = 2\n[memory]\nkill = [\"idle\"]"),
+    ])
+    .unwrap();
+    assert_eq!(settings.memory.freeze, ["scratch"]);
+    assert_eq!(settings.memory.kill, ["idle"], "later fragments win key by key");
 }
 
 #[test]

@@ -130,9 +130,7 @@ pub struct MemorySettings {
     pub demand_half_life: Millis,
     /// What shares follow.
     pub controller: Controller,
-    /// Part of each share that memory.min protects.
-    pub hard: Percent,
-    /// Whether those above their share may be throttled by memory.high.
+    /// Whether memory.high may be used: against bursts, and on those far above their share.
     pub throttle: bool,
     /// Classes that may be frozen.
     pub freeze: Vec<ClassName>,
@@ -216,8 +214,7 @@ impl Default for MemorySettings {
             basis_half_life: Millis(600_000),
             demand_half_life: Millis(60_000),
             controller: Controller::default(),
-            hard: Percent(0),
-            throttle: false,
+            throttle: true,
             freeze: Vec::new(),
             kill: Vec::new(),
             kill_grace: Millis(30_000),

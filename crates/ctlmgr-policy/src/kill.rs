@@ -54,13 +54,15 @@ pub(crate) fn last_resort(scene: &Scene<'_, '_>) -> Option<Step> {
     let victim = scene.victim()?;
     let mut candidates: Vec<_> =
         scene.all.iter().filter_map(|k| Some((k, target(scene, victim, k)?))).collect();
-    candidates.sort_by_key(|(k, _)| order(k));
+    // Whoever was asked stays the one: an order that changes meanwhile must not ask round and round.
+    let is_asked = |k: &Keeping<'_, '_>| scene.state.asked.is_some_and(|(id, _)| id == k.id());
+    candidates.sort_by_key(|(k, _)| (!is_asked(k), order(k)));
     let others = candidates.iter().skip(1).map(|(k, _)| *k);
     let (chosen, target) = candidates.first()?;
     let reason = reason(victim, chosen, others);
-    let asked = scene.state.asked.filter(|(id, _)| *id == chosen.party.group.id);
+    let asked = scene.state.asked.filter(|_| is_asked(chosen));
     match asked {
-        None => Some(ask(scene, chosen, reason)),
+        None => Some(ask(scene, chosen, &reason)),
         Some((_, since)) if at.since(since) < WARNING => None,
         Some(_) => Some(stop(scene, chosen, target.clone(), reason)),
     }
@@ -115,7 +117,7 @@ fn reason<'a: 's, 's>(
 }
 
 /// Its own memory pressure is the notification.
-fn ask(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, reason: String) -> Step {
+fn ask(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, reason: &str) -> Step {
     let chunk = scene.settings.reclaim_chunk;
     let amount = keeping.party.group.memory.current.scaled(ASKED).max(chunk);
     let reason = format!("asked by its memory pressure to give up memory: {reason}");

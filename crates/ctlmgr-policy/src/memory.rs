@@ -58,8 +58,8 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     state.tension = state.tension.next(&account, snapshot);
     state.thawed_at.retain(|id, _| state.estimates.contains_key(id));
     let context = Context { settings, state: &state, snapshot, account: &account };
-    let steps = context.steps(&parties, &verdicts);
-    context.mark_rungs(&mut verdicts, &steps);
+    let (steps, braked) = context.steps(&parties, &verdicts);
+    context.mark_rungs(&mut verdicts, &steps, &braked);
     let passed = state.decided_at.map_or(Millis(0), |at| snapshot.at.since(at));
     let feelings: Vec<_> = parties
         .iter()
@@ -75,6 +75,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
         state.estimates.entry(id).and_modify(|e| e.lift = lift);
     }
     state.note_last_resort(&steps, snapshot.at);
+    state.braked = braked;
     state.decided_at = Some(snapshot.at);
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
     (plan, state)
@@ -96,9 +97,14 @@ struct Wanted<'a> {
 }
 
 impl<'a> Context<'a> {
-    fn steps(&self, parties: &[Party<'a>], verdicts: &[Verdict]) -> Vec<Step> {
+    /// The steps, and which cgroups are held back by memory.high.
+    fn steps(
+        &self,
+        parties: &[Party<'a>],
+        verdicts: &[Verdict],
+    ) -> (Vec<Step>, BTreeSet<CgroupPath>) {
         if verdicts.len() != parties.len() {
-            return Vec::new();
+            return Default::default();
         }
         let managed: Vec<_> =
             parties.iter().zip(verdicts).filter(|(p, _)| p.entitlement.managed).collect();
@@ -110,7 +116,7 @@ impl<'a> Context<'a> {
                 why: v.reason.0.clone(),
             })
             .collect();
-        let min = self.hard(&workloads().map(|(p, v)| (p.group, v)).collect::<Vec<_>>());
+        let min = self.hard(&workloads().map(|(p, v)| (p.group, v.floor)).collect::<Vec<_>>());
         let holdings: Vec<_> =
             managed.iter().map(|(p, v)| Holding { group: p.group, share: v.share }).collect();
         let all: Vec<_> =
@@ -128,7 +134,8 @@ impl<'a> Context<'a> {
         steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
             Knob::MemoryLow => !self.may_take() || low.contains(path),
             Knob::MemoryMin => !self.may_take() || min.contains(path),
-            // To let go takes nothing from anybody.
+            // To let go takes nothing from anybody; but who was not read is not known to be well.
+            _ if !self.may_take() && !self.was_read(path) => true,
             Knob::MemoryHigh => throttled.iter().any(|t| t.group.path == *path),
             Knob::CgroupFreeze => frozen.iter().any(|f| f.group.path == *path),
         }));
@@ -137,7 +144,8 @@ impl<'a> Context<'a> {
             steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
             steps.extend(last_resort(&scene));
         }
-        order(steps)
+        let braked = throttled.iter().filter(|t| t.is_braked);
+        (order(steps), braked.map(|t| t.group.path.clone()).collect())
     }
 
     /// A container that its user paused while it was frozen stays so: that is what others last
@@ -166,7 +174,7 @@ impl<'a> Context<'a> {
     }
 
     /// Notes for each workload the strongest rung in force.
-    fn mark_rungs(&self, verdicts: &mut [Verdict], steps: &[Step]) {
+    fn mark_rungs(&self, verdicts: &mut [Verdict], steps: &[Step], braked: &BTreeSet<CgroupPath>) {
         let is_reclaimed = |v: &Verdict| {
             let hits = |s: &Step| s.rung == Rung::Reclaim && v.path.is_within(&s.path);
             v.held > v.share && steps.iter().any(hits)
@@ -177,7 +185,7 @@ impl<'a> Context<'a> {
             v.rung = match () {
                 () if steps.iter().any(is_last) => Some(Rung::Kill),
                 () if has(Knob::CgroupFreeze) => Some(Rung::Freeze),
-                () if has(Knob::MemoryHigh) => Some(Rung::Throttle),
+                () if has(Knob::MemoryHigh) && braked.contains(&v.path) => Some(Rung::Throttle),
                 () if is_reclaimed(v) => Some(Rung::Reclaim),
                 () if has(Knob::MemoryLow) => Some(Rung::Protect),
                 () => None,
@@ -191,6 +199,11 @@ impl<'a> Context<'a> {
         self.snapshot.gaps.is_empty()
     }
 
+    fn was_read(&self, path: &CgroupPath) -> bool {
+        let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
+        workloads.chain(&self.snapshot.bystanders).any(|g| g.path == *path)
+    }
+
     /// memory.low of a workload: its share; but without contention nobody needs what a user's own
     /// reservation protects beyond that, so it stays.
     fn protection(&self, party: &Party<'_>, verdict: &Verdict) -> Bytes {
@@ -198,28 +211,20 @@ impl<'a> Context<'a> {
         if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
     }
 
-    /// memory.min: floors that the host can truly cover, all or none, and above them the part of
-    /// each share that the settings want kept from global reclaim too.
-    fn hard(&self, workloads: &[(&'a Group, &Verdict)]) -> Vec<Wanted<'a>> {
-        let most = hard_at_most(self.state, self.account);
-        let part = |v: &Verdict| v.floor.max(v.share.scaled(self.settings.memory.hard));
-        let sum = |of: &dyn Fn(&Verdict) -> Bytes| -> Bytes {
-            workloads.iter().map(|(_, v)| of(v)).sum()
+    /// Floors that the host can truly cover, for memory.min; all or none.
+    fn hard(&self, floors: &[(&'a Group, Bytes)]) -> Vec<Wanted<'a>> {
+        let sum: Bytes = floors.iter().map(|(_, floor)| *floor).sum();
+        if sum > hard_at_most(self.state, self.account) {
+            return Vec::new();
+        }
+        let wanted = |&(group, floor): &(&'a Group, Bytes)| {
+            (floor > Bytes::ZERO).then(|| Wanted {
+                group,
+                amount: floor,
+                why: format!("floor of {floor}"),
+            })
         };
-        let wanted: &dyn Fn(&Verdict) -> Bytes = match () {
-            () if sum(&part) <= most => &part,
-            () if sum(&|v| v.floor) <= most => &|v| v.floor,
-            () => return Vec::new(),
-        };
-        let wanted = |&(group, v): &(&'a Group, &Verdict)| {
-            let amount = wanted(v);
-            let why = match amount == v.floor {
-                true => format!("floor of {amount}"),
-                false => format!("{} % of a share of {}", self.settings.memory.hard.0, v.share),
-            };
-            (amount > Bytes::ZERO).then_some(Wanted { group, amount, why })
-        };
-        workloads.iter().filter_map(wanted).collect()
+        floors.iter().filter_map(wanted).collect()
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and
@@ -346,6 +351,13 @@ mod tests {
         let workloads =
             vec![container("small", 11, a, Some(M(400))), container("large", 12, b, Some(M(800)))];
         host(M(1400), workloads, Vec::new())
+    }
+
+    /// For tests that count the steps of protection.
+    fn without_throttle() -> Settings {
+        let mut settings = Settings::default();
+        settings.memory.throttle = false;
+        settings
     }
 
     fn share(plan: &Plan, name: &str) -> Bytes {
@@ -484,7 +496,7 @@ mod tests {
 
     #[test]
     fn what_is_not_managed_any_more_is_given_back() {
-        let settings = Settings::default();
+        let settings = without_throttle();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -527,7 +539,7 @@ mod tests {
 
     #[test]
     fn with_a_gap_nobody_loses_anything() {
-        let settings = Settings::default();
+        let settings = without_throttle();
         let mut snapshot = pair(M(430), M(830));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -578,7 +590,7 @@ mod tests {
 
     #[test]
     fn one_write_per_knob_and_second() {
-        let settings = Settings::default();
+        let settings = without_throttle();
         let mut snapshot = pair(M(400), M(300));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);

@@ -1,7 +1,7 @@
 //! What the upper rungs of the ladder look at: how tense the host is, and who suffers.
 //!
 //! # Terms
-//! *Tense*: contended, and tasks of the host stalled for at least [`ENTRY`] of the last 10 s.
+//! *Near*: contention is there or could come with one burst. *Tense*: contended, and tasks of the host stalled for at least [`ENTRY`] of the last 10 s.
 //! *Uneasy*: contended, and stalled for at least [`EXIT`] or by an unknown part. *Dire*: contended,
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or there is neither swap nor
 //! free memory left. *Suffering*: managed, below its share, and refaulting or stalling.
@@ -10,7 +10,8 @@
 //! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, HostSample, MemorySettings, Millis, Percent, Snapshot, VerdictKind,
+    Bytes, CapacityAccount, CgroupId, HostSample, MemorySettings, Millis, Percent, Snapshot,
+    VerdictKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,8 @@ const MISSING: Percent = Percent(98);
 /// Since when the host is how tense.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tension {
+    /// When contention was last there or near.
+    pub near_at: Option<Millis>,
     /// When the host was last uneasy.
     pub uneasy_at: Option<Millis>,
     /// Since when it is tense without a break.
@@ -46,6 +49,7 @@ impl Tension {
         let (at, host) = (snapshot.at, &snapshot.host);
         let since = |before: Option<Millis>, is_so: bool| is_so.then(|| before.unwrap_or(at));
         Tension {
+            near_at: if account.is_near_contention() { Some(at) } else { self.near_at },
             uneasy_at: if is_uneasy(account, host) { Some(at) } else { self.uneasy_at },
             tense_since: since(self.tense_since, is_tense(account, host)),
             dire_since: since(self.dire_since, is_dire(account, host)),
@@ -85,6 +89,11 @@ impl Keeping<'_, '_> {
         self.party.kind == VerdictKind::Workload && is_short && feels_it
     }
 
+    /// Which cgroup it is about.
+    pub(crate) fn id(&self) -> CgroupId {
+        self.party.group.id
+    }
+
     /// What it holds beyond its share.
     pub(crate) fn excess(&self) -> Bytes {
         self.party.group.memory.current - self.share
@@ -113,7 +122,15 @@ impl<'a, 's> Scene<'a, 's> {
 
     /// Whether it was uneasy within the last [`REST`].
     pub(crate) fn is_recently_uneasy(&self) -> bool {
-        let last = self.state.tension.uneasy_at;
+        self.is_recent(self.state.tension.uneasy_at)
+    }
+
+    /// Whether contention was there or near within the last [`REST`].
+    pub(crate) fn is_recently_near(&self) -> bool {
+        self.is_recent(self.state.tension.near_at)
+    }
+
+    fn is_recent(&self, last: Option<Millis>) -> bool {
         last.is_some_and(|at| self.snapshot.at.since(at) < REST)
     }
 

@@ -1,6 +1,6 @@
 //! What deciding remembers from one snapshot to the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, Bytes, CgroupId, CgroupPath, Group, Knob, Millis, Outcome, Reason, Rung, Saved, Step,
@@ -26,6 +26,8 @@ pub struct State {
     pub(crate) decided_at: Option<Millis>,
     /// Since when the host is how tense.
     pub(crate) tension: Tension,
+    /// Who was held back by memory.high last time.
+    pub(crate) braked: BTreeSet<CgroupPath>,
     /// When each workload that was frozen was let run again.
     pub(crate) thawed_at: BTreeMap<CgroupId, Millis>,
     /// Who was last asked to give up memory before being stopped, and when.

@@ -5,23 +5,28 @@
 //! reclaim, and that hits everybody.
 //!
 //! # Approach
-//! While the host stalls and somebody who is below its share suffers, whoever is far above its own
-//! gets a memory.high: at first just above what it holds, so that growth slows down at once, then
-//! stepped down as it shrinks, never below its share and a margin. It is never set below present
-//! use: the kernel would reclaim the difference within the write, in PID 1 (facts §3.2).
+//! Two reasons for a memory.high, both above what its owner is entitled to:
+//! a *ramp* while contention is near: nobody without a promise may take all that is free between
+//! two looks; and a *brake* while the host stalls and somebody suffers: whoever is far above its
+//! share is held where it is, then stepped down as it shrinks. It is never set below present use:
+//! the kernel would reclaim the difference within the write, in PID 1 (facts §3.2).
 //!
 //! # Terms
-//! *Ceiling*: share + the larger of 64 MiB and 10 %. *Tense*, *suffering*: [`crate::scene`].
+//! *Ceiling*: share + the larger of 64 MiB and 10 %. *Room*: half of what is free above the kernel's
+//! watermark. *Near*, *tense*, *suffering*: [`crate::scene`].
 //!
 //! # Algorithm
-//! Enter: tense, above the ceiling, and somebody suffers. Stay: unless it holds clearly less than
-//! its share, until the host has been calm for a while. The value is the lower of the present one
-//! and use + slack, at least the ceiling; if everything in the throttled one stands still (PSI
-//! `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
+//! Ramp: use + room, at least the share and the promise, while contention was near lately. It is
+//! written again only when less than half of the room is left, or more than twice as much.
+//!
+//! Brake: enter when tense, above the ceiling, and somebody suffers; stay, unless it holds clearly
+//! less than its share, until the host has been calm for a while. The value is the lower of the
+//! present one and use + slack, at least the ceiling; if everything in the one braked stands still
+//! (PSI `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
 //!
 //! # Properties
-//! Never below the ceiling nor below present use; never above what was there before; nothing
-//! without PSI or with nobody suffering; after a rest of calm nothing is left.
+//! Never below share, promise or present use; never above what was there before; no brake without
+//! PSI or with nobody suffering; after a rest nothing is left.
 
 use ctlmgr_model::{Bytes, Group, Knob, Percent};
 
@@ -33,10 +38,13 @@ const GUARD: f32 = 20.0;
 const ROOM: Bytes = Bytes::mib(64);
 const STEP: Bytes = Bytes::mib(16);
 const ROOM_PART: Percent = Percent(10);
+
 /// A group and the memory.high that it should have.
 pub(crate) struct Throttled<'a> {
     pub group: &'a Group,
     pub high: Bytes,
+    /// Held where it is, not only kept from jumping.
+    pub is_braked: bool,
     pub why: String,
 }
 
@@ -45,30 +53,54 @@ pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
     if !scene.settings.throttle {
         return Vec::new();
     }
-    let is_tense = scene.tense_for().is_some();
+    let throttled = |keeping: &Keeping<'a, '_>| {
+        let brake = brake(scene, keeping);
+        let is_braked = brake.is_some();
+        let (high, why) = brake.or_else(|| ramp(scene, keeping))?;
+        Some(Throttled { group: keeping.party.group, high: high.page_ceil(), is_braked, why })
+    };
+    scene.all.iter().filter_map(throttled).collect()
+}
+
+/// Holds back who is far above its share while others go short.
+fn brake(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, String)> {
+    let group = keeping.party.group;
+    let was_braked = scene.state.braked.contains(&group.path);
+    let present = scene.state.ours(group, Knob::MemoryHigh).filter(|_| was_braked);
     let victim = scene.victim();
-    scene
-        .all
-        .iter()
-        .filter_map(|keeping| {
-            let group = keeping.party.group;
-            let present = scene.state.ours(group, Knob::MemoryHigh);
-            let may_enter = is_tense && group.memory.current > ceiling(keeping.share);
-            let high = match (present, victim) {
-                (Some(present), _) if scene.is_recently_uneasy() && is_above(keeping) => {
-                    next(keeping, present)
-                }
-                (None, Some(_)) if may_enter => fresh(keeping),
-                _ => return None,
-            };
-            let who = victim.map_or("others".to_owned(), |v| v.party.name.0.clone());
-            let why = format!(
-                "holds {} of a share of {} while {who} goes short: growth is slowed down",
-                group.memory.current, keeping.share
-            );
-            Some(Throttled { group, high: high.page_ceil(), why })
-        })
-        .collect()
+    let is_above_ceiling = group.memory.current > ceiling(keeping.share);
+    let high = match (present, victim) {
+        (Some(present), _) if scene.is_recently_uneasy() && is_above(keeping) => {
+            next(keeping, present)
+        }
+        (None, Some(_)) if scene.tense_for().is_some() && is_above_ceiling => fresh(keeping),
+        _ => return None,
+    };
+    let who = victim.map_or("others".to_owned(), |v| v.party.name.0.clone());
+    let why = format!(
+        "holds {} of a share of {} while {who} goes short: growth is slowed down",
+        group.memory.current, keeping.share
+    );
+    Some((high, why))
+}
+
+/// Lets nobody take all that is free before the next look.
+fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, String)> {
+    if !scene.is_recently_near() {
+        return None;
+    }
+    let (group, host) = (keeping.party.group, &scene.snapshot.host);
+    let free = host.mem_free - host.watermark;
+    let room = Bytes(free.0 / 2).max(STEP);
+    let entitled = keeping.share.max(keeping.party.entitlement.promise.unwrap_or_default());
+    let fresh = (group.memory.current + room).max(entitled);
+    let is_fit = |high: &Bytes| {
+        let left = *high - group.memory.current;
+        *high >= entitled && left.0 >= room.0 / 2 && left.0 <= room.0 * 2
+    };
+    let present = scene.state.ours(group, Knob::MemoryHigh);
+    let high = present.filter(is_fit).unwrap_or(fresh);
+    Some((high, format!("{free} are free: not all of it for one before the next look")))
 }
 
 fn ceiling(share: Bytes) -> Bytes {

@@ -114,7 +114,7 @@ impl Set {
         // Each missing page is asked for `heat` times a second, and each time costs a wait.
         let asked = self.heat * (missing.0 / Bytes::PAGE.0) as f64;
         let waiting = asked * FAULT_SECS / THREADS;
-        let throttled = if self.resident >= self.high { 1.0 } else { 0.0 };
+        let throttled = if self.resident > self.high { 1.0 } else { 0.0 };
         self.pace = 1.0 / (1.0 + waiting + throttled);
         let back = Bytes(whole(asked * self.pace) * Bytes::PAGE.0);
         self.refaults += back.0 / Bytes::PAGE.0;

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ctlmgr_api::{Decision, Difference, Finding, Reverted, Severity, Status, Why};
+use ctlmgr_api::{Decision, Difference, Felt, Finding, Reverted, Severity, Status, Why};
 use ctlmgr_model::{Bytes, CapacityAccount, Doing, Outcome, Plan, Undone, Verdict, VerdictKind};
 use ctlmgr_policy::share::Division;
 
@@ -146,6 +146,22 @@ fn decision(decision: &Decision) {
     };
     line(&format!("  {time}  {} ({outcome})", decision.step));
     line(&format!("      {}", decision.step.reason.0));
+    if let (Some(before), Some(after)) = (&decision.before, &decision.after) {
+        line(&format!("      30 s later: {}", effect(before, after)));
+    }
+}
+
+fn effect(before: &Felt, after: &Felt) -> String {
+    let stall = |felt: &Felt| felt.stall_pct.map_or("?".to_owned(), |p| p.0.to_string());
+    format!(
+        "held {} -> {}, refaults/s {} -> {}, stalled {} -> {} %",
+        before.held,
+        after.held,
+        before.refaults_per_sec,
+        after.refaults_per_sec,
+        stall(before),
+        stall(after)
+    )
 }
 
 pub(crate) fn differences(list: &[Difference]) {

@@ -3,7 +3,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_act::{Stopper, UnitProperties};
-use ctlmgr_api::Decision;
 use ctlmgr_model::{Action, Mode, Outcome, Snapshot, Step};
 use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
@@ -11,9 +10,6 @@ use tracing::{debug, error, info, warn};
 
 use crate::daemon::{Daemon, Last};
 use crate::workers::{self, Report, Work};
-
-/// Decisions kept for `ctlmgr why`.
-const HISTORY: usize = 500;
 
 impl<U: UnitProperties> Daemon<U> {
     /// Takes what a worker reports.
@@ -71,6 +67,7 @@ impl<U: UnitProperties> Daemon<U> {
         });
         let steps = plan.steps.clone();
         let (host, gaps) = (snapshot.host.clone(), snapshot.gaps.clone());
+        self.history.look(&plan);
         self.last = Some(Last { plan, host, gaps });
         match self.settings.memory.mode {
             Mode::Act if violations.is_empty() && self.journal.is_some() => self.act(steps),
@@ -154,31 +151,10 @@ impl<U: UnitProperties> Daemon<U> {
         }
     }
 
-    /// Keeps a decision for `why`; the same decision again is no news.
     fn remember(&mut self, step: Step, outcome: Option<Outcome>) {
-        let before = self
-            .decisions
-            .iter()
-            .find(|d| is_same_knob(&d.step.action, &step.action) && d.step.path == step.path);
-        let is_repeated = outcome.is_none()
-            && before.is_some_and(|d| d.outcome.is_none() && d.step.action == step.action);
-        if is_repeated {
-            return;
-        }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.decisions.push_front(Decision { unix_ms, step, outcome });
-        self.decisions.truncate(HISTORY);
-    }
-}
-
-fn is_same_knob(a: &Action, b: &Action) -> bool {
-    match (a, b) {
-        (
-            Action::Set { knob: a, .. } | Action::Release { knob: a, .. },
-            Action::Set { knob: b, .. } | Action::Release { knob: b, .. },
-        ) => a == b,
-        (Action::Reclaim { .. }, Action::Reclaim { .. }) => true,
-        _ => false,
+        let plan = self.last.as_ref().map(|l| &l.plan);
+        self.history.remember((self.now(), unix_ms), step, outcome, plan);
     }
 }

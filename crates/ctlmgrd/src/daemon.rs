@@ -1,12 +1,11 @@
 //! The loop: every source of events folded into one enum, handled by one owner of all state.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ctlmgr_act::{Actuator, SystemdBus, UnitProperties};
-use ctlmgr_api::{Counters, Decision, Reverted};
+use ctlmgr_api::{Counters, Reverted};
 use ctlmgr_model::{Gap, HostSample, Millis, Mode, Plan, Settings, Undone};
 use ctlmgr_policy::State;
 use ctlmgr_sense::{Containers, Query, Sensor, Wake, Wakes, watch_containers};
@@ -18,6 +17,7 @@ use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use crate::control::{Command, Line};
+use crate::history::History;
 use crate::places::Places;
 use crate::recorder::Recorder;
 use crate::undo::{SharedJournal, revert, with_journal};
@@ -76,7 +76,7 @@ pub(crate) struct Daemon<U> {
     pub reports: mpsc::Sender<Report>,
     pub busy: Busy,
     pub last: Option<Last>,
-    pub decisions: VecDeque<Decision>,
+    pub history: History,
     pub recorder: Recorder,
     pub counters: Counters,
     pub config_trouble: Option<String>,
@@ -160,7 +160,7 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         reports: report_sender,
         busy: Busy::default(),
         last: None,
-        decisions: VecDeque::new(),
+        history: History::default(),
         recorder: Recorder::default(),
         counters: Counters::default(),
         config_trouble: None,

@@ -9,6 +9,7 @@ mod control;
 mod cycle;
 mod daemon;
 pub mod doctor;
+mod history;
 pub mod log;
 mod notify;
 mod obey;

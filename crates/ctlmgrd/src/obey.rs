@@ -72,9 +72,7 @@ impl<U: UnitProperties> Daemon<U> {
         let plan = self.plan()?;
         let verdict = plan.verdicts.into_iter().find(|v| v.name.0 == name);
         let verdict = verdict.ok_or_else(|| self.no_workload(name))?;
-        let concerns = |path| verdict.path.is_within(path);
-        let decisions =
-            self.decisions.iter().filter(|d| concerns(&d.step.path)).take(10).cloned().collect();
+        let decisions = self.history.concerning(&verdict.path, 10);
         Ok(Why { verdict, decisions })
     }
 

@@ -116,6 +116,16 @@ impl Drop for Container {
     }
 }
 
+/// The load generator, as a program and as an image.
+///
+/// # Errors
+/// Docker failed.
+pub fn install_hog() -> Result<()> {
+    sh("install -m 755 /run/in/hog /usr/local/bin/lab-hog; d=$(mktemp -d); cp /run/in/hog $d/hog; \
+        tar -C $d -c . | docker import - lab-hog >/dev/null; rm -rf $d")
+    .map(drop)
+}
+
 /// A number in a file; `max` is the largest.
 ///
 /// # Errors
@@ -225,6 +235,7 @@ pub fn expect_pristine() -> Result<()> {
            value=$(cat $f 2>/dev/null || echo 0); [ $value = 0 ] || echo $f $value; done | \
          grep -v '/system.slice/memory.min ' || true; \
          grep -Lx max /sys/fs/cgroup/*.slice/memory.high /sys/fs/cgroup/*.slice/*/memory.high 2>/dev/null; \
+         grep -lx 1 /sys/fs/cgroup/*.slice/*/cgroup.freeze 2>/dev/null; \
          ls -d /run/systemd/system.control/*.d 2>/dev/null || true",
     )?;
     if !left.is_empty() {

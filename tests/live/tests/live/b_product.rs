@@ -1,7 +1,7 @@
 //! The main job on real containers.
 
 use anyhow::{Result, ensure};
-use ctlmgr_live::{Container, Ctlmgr, eventually, json, knob, sh, status};
+use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, json, knob, sh, status};
 
 const MIB: u64 = 1 << 20;
 
@@ -124,10 +124,7 @@ fn a_floor_becomes_memory_min_up_to_the_root() -> Result<()> {
 /// gives, and whoever was promised nothing gives first.
 #[test]
 fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
-    sh(
-        "install -m 755 /run/in/hog /usr/local/bin/lab-hog; d=$(mktemp -d); cp /run/in/hog $d/hog; \
-        tar -C $d -c . | docker import - lab-hog >/dev/null; rm -rf $d",
-    )?;
+    install_hog()?;
     let ctlmgr = Ctlmgr::start("act")?;
     let start = |name: &str, weight: u32| {
         let arguments = format!(

@@ -1,16 +1,9 @@
 //! The ladder, other writers, and the views on both.
 
 use anyhow::Result;
-use ctlmgr_live::{Container, Ctlmgr, eventually, json, knob, sh, status};
+use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, json, knob, sh, status};
 
 const MIB: u64 = 1 << 20;
-
-/// The load generator, as a program and as an image.
-fn install_hog() -> Result<()> {
-    sh("install -m 755 /run/in/hog /usr/local/bin/lab-hog; d=$(mktemp -d); cp /run/in/hog $d/hog; \
-        tar -C $d -c . | docker import - lab-hog >/dev/null; rm -rf $d")
-    .map(drop)
-}
 
 #[test]
 fn another_writers_value_stays_and_is_named() -> Result<()> {

@@ -5,4 +5,5 @@ mod a_install;
 mod b_product;
 mod c_faults;
 mod c_memory;
+mod c_rungs;
 mod d_removal;
