@@ -28,13 +28,6 @@ hog() {
 		lab-hog /hog --size "$mib" --rate "${RATE:-10}" --threads "$threads" --out "/log/$name.json" >/dev/null
 }
 
-# Waits until a hog holds its whole set.
-wait_full() {
-	until [ "$(tail -n 1 "$log/$1.json" 2>/dev/null | sed 's/.*"resident_mib":\([0-9]*\).*/\1/')" -ge "$2" ] 2>/dev/null; do
-		sleep 0.5
-	done
-}
-
 # Memory outside of any promise: a unit that nobody manages, growing in steps.
 start_pressure() {
 	systemd-run --quiet --collect --unit=lab-pressure /usr/local/bin/lab-hog \

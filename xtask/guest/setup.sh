@@ -23,7 +23,7 @@ printf '[Slice]\nMemoryMin=24M\n' >"$tree/etc/systemd/system/system.slice.d/50-g
 # Nothing that slows the boot or runs in the middle of a measurement.
 for unit in systemd-networkd.service systemd-timesyncd.service apt-daily.timer apt-daily-upgrade.timer \
 	dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer getty@tty1.service \
-	serial-getty@ttyS0.service redis-server.service systemd-oomd.service systemd-oomd.socket \
+	serial-getty@ttyS0.service redis-server.service systemd-oomd.service systemd-oomd.socket oomd.service \
 	systemd-random-seed.service systemd-update-utmp.service systemd-tmpfiles-clean.timer \
 	man-db.timer ldconfig.service systemd-journal-catalog-update.service systemd-update-done.service; do
 	ln -sf /dev/null "$tree/etc/systemd/system/$unit"

@@ -108,7 +108,12 @@ pub fn run(kit: &Kit, script: &str, within: Duration) -> Result<Record> {
     fresh::ensure_guest_tools()?;
     let mut machine = vm::restore(&vm::Shape::default(), kit.files())?;
     let mut sink = Sink::default();
-    let status = machine.run_into(&format!("sh /run/in/{script}"), within, &mut sink)?;
+    let status =
+        machine.run_with(&format!("sh /run/in/{script}"), within, &mut |machine, bytes| {
+            sink.write_all(bytes)?;
+            // A script may ask for a smaller or larger machine.
+            sink.balloon_mib.take().map_or(Ok(()), |mib| machine.balloon(mib))
+        })?;
     sink.finish(status)
 }
 
@@ -129,6 +134,8 @@ pub fn run_here(kit: &Kit, script: &str) -> Result<Record> {
 struct Sink {
     rest: Vec<u8>,
     record: Record,
+    /// What the last `@{"balloon": MIB}` asked for, until it is done.
+    balloon_mib: Option<u64>,
 }
 
 impl Sink {
@@ -141,7 +148,11 @@ impl Sink {
 
     fn take_line(&mut self, line: &str) {
         match line.strip_prefix('@').map(serde_json::from_str) {
-            Some(Ok(value)) => self.record.data.push(value),
+            Some(Ok(value)) => {
+                let value: Value = value;
+                self.balloon_mib = value["balloon"].as_u64().or(self.balloon_mib);
+                self.record.data.push(value);
+            }
             // A line cut short by a killed loop is not worth an error.
             Some(Err(_)) => {}
             None => eprintln!("    {line}"),

@@ -47,6 +47,14 @@ impl<U: UnitProperties> Actuator<U> {
         self.try_set(saved).await.unwrap_or_else(|error| Outcome::Failed(chain(&error)))
     }
 
+    /// Whether use has grown beyond a memory.high since it was decided. The kernel would reclaim the
+    /// difference within the write, and the writer may be PID 1.
+    pub fn is_overtaken(&self, saved: &Saved) -> bool {
+        let dir = || self.open(&saved.path, saved.id).ok().flatten();
+        let current = || read_file(&dir()?, "memory.current").ok().flatten();
+        saved.knob == Knob::MemoryHigh && current().is_some_and(|current| current >= saved.ours)
+    }
+
     /// Reclaims `amount` from a cgroup, at most `chunk` at a time.
     pub async fn reclaim(
         &self,

@@ -137,6 +137,42 @@ async fn faults_of_the_manager_become_outcomes() {
     assert!(text.contains("MemoryLow of x.scope"), "{text}");
 }
 
+/// The kernel would reclaim the difference within the write, in PID 1.
+#[tokio::test]
+async fn a_limit_that_use_has_passed_meanwhile_is_overtaken() {
+    let w = world(None);
+    let lower = |ours| Saved {
+        knob: Knob::MemoryHigh,
+        prior: Bytes(u64::MAX),
+        before: Bytes(u64::MAX),
+        ..w.saved(SCOPE, ours)
+    };
+    assert!(w.actuator.is_overtaken(&lower(9 << 20)));
+    assert!(!w.actuator.is_overtaken(&lower(11 << 20)));
+    let released = Saved { before: Bytes(8 << 20), ..lower(u64::MAX) };
+    assert!(!w.actuator.is_overtaken(&released), "to let go is always right");
+    assert!(!w.actuator.is_overtaken(&w.saved(SCOPE, 8192)), "protection may lie below use");
+}
+
+/// The manager has no property for it, and does not touch what others freeze.
+#[tokio::test]
+async fn freezing_goes_past_the_manager() {
+    let w = world(None);
+    let file = format!("sys/fs/cgroup/{SCOPE}/cgroup.freeze");
+    w.host.write(&file, "0\n");
+    let saved = Saved {
+        knob: Knob::CgroupFreeze,
+        prior: Bytes::ZERO,
+        before: Bytes::ZERO,
+        ..w.saved(SCOPE, Knob::STILL.0)
+    };
+    assert_eq!(w.actuator.set(&saved).await, Outcome::Done);
+    assert_eq!(w.host.read(&file), "1");
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert_eq!(w.host.read(&file), "0");
+    assert!(w.systemd.calls.lock().unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn reclaim_writes_bounded_chunks() {
     let w = world(None);

@@ -166,6 +166,7 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
             ];
             memory.controller = field.one_of("controller", &all)?;
         }
+        "memory.probe" => memory.probe = field.boolean()?,
         "memory.throttle" => memory.throttle = field.boolean()?,
         "memory.kill_grace_secs" => memory.kill_grace = Millis(field.seconds()? * 1000),
         "memory.on_override" => {

@@ -104,6 +104,14 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory",
+        "probe",
+        "true or false",
+        "false",
+        "Whether, while memory is short, a little is taken from those that seem to need all they have, \
+         to learn whether they miss it.",
+    ),
+    key(
+        "memory",
         "freeze",
         "list of classes",
         "[]",

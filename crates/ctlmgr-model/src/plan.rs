@@ -122,7 +122,9 @@ pub enum Rung {
     Protect,
     /// memory.reclaim before global reclaim starts.
     Reclaim,
-    /// memory.high on those above their share.
+    /// A little is taken to learn whether it is missed.
+    Probe,
+    /// memory.high: against bursts, and on those above their share.
     Throttle,
     /// Processes stand still for a while.
     Freeze,
@@ -135,6 +137,7 @@ impl fmt::Display for Rung {
         f.pad(match self {
             Rung::Protect => "protect",
             Rung::Reclaim => "reclaim",
+            Rung::Probe => "probe",
             Rung::Throttle => "throttle",
             Rung::Freeze => "freeze",
             Rung::Kill => "kill",
@@ -327,6 +330,8 @@ pub enum Outcome {
     Reclaimed(Bytes),
     /// The cgroup was gone, or another one had its path.
     Vanished,
+    /// Not written: use had grown beyond a limit that must not lie below it.
+    Overtaken,
     /// Read back something else: another writer.
     Overridden(Bytes),
     /// It failed.

@@ -132,6 +132,8 @@ pub struct MemorySettings {
     pub controller: Controller,
     /// Whether memory.high may be used: against bursts, and on those far above their share.
     pub throttle: bool,
+    /// Whether a little is taken from those that seem to need all they have, to learn whether they do.
+    pub probe: bool,
     /// Classes that may be frozen.
     pub freeze: Vec<ClassName>,
     /// Classes that may be stopped.
@@ -215,6 +217,7 @@ impl Default for MemorySettings {
             demand_half_life: Millis(60_000),
             controller: Controller::default(),
             throttle: true,
+            probe: false,
             freeze: Vec::new(),
             kill: Vec::new(),
             kill_grace: Millis(30_000),

@@ -176,7 +176,8 @@ fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
             Action::Set { .. } | Action::Release { .. } | Action::Stop { .. } => None,
         })
         .sum();
-    let is_needless = sum > Bytes::ZERO && !plan.account.is_contended();
+    let is_probed = plan.steps.iter().any(|s| s.rung == Rung::Probe);
+    let is_needless = (is_probed || sum > Bytes::ZERO) && !plan.account.is_contended();
     let is_excessive = sum > settings.memory.reclaim_per_cycle;
     (is_needless || is_excessive).then_some(Violation::GratuitousReclaim(sum))
 }

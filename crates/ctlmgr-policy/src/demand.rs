@@ -6,8 +6,9 @@
 //!
 //! # Approach
 //! Working set = anonymous + shared + active file + unreclaimable kernel memory, plus what is
-//! coming back: the swapped part, as far as the refault rate would bring it back within
-//! [`RETURN_HORIZON_SECS`]. Rises count at once, falls decay, so that a short dip does not cost
+//! coming back: the swapped part, as far as the rate of anonymous refaults would bring it back
+//! within [`RETURN_HORIZON_SECS`]. Page cache that is read again shows itself: the kernel puts it
+//! on the active list. Rises count at once, falls decay, so that a short dip does not cost
 //! the protection that the next burst needs.
 //!
 //! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
@@ -16,12 +17,16 @@
 //! # Properties
 //! demand ≤ max; demand never below the present working set; without new samples nothing changes;
 //! basis lies between its old value and demand; at first sight everything in swap counts, because
-//! what is not known must not tighten anything.
+//! what is not known must not tighten anything. A scan that fills page cache asks for nothing, nor
+//! does it make cold swap look warm; a fork server counts what it shares once; a burst counts at
+//! once and fades; a leak does not earn basis.
 
 use ctlmgr_model::{
     Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis, Pressure,
 };
 use serde::{Deserialize, Serialize};
+
+use crate::probe::Probe;
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
@@ -34,13 +39,19 @@ pub(crate) struct Estimate {
     pub at: Millis,
     pub demand: Bytes,
     pub basis: Bytes,
+    /// All refaults, and those of anonymous pages, since the cgroup was made.
     pub refaults: u64,
+    #[serde(default)]
+    pub refaults_anon: u64,
     pub refaults_per_sec: u64,
     pub seen: Activity,
     pub doing: Doing,
     pub stall: Stall,
     /// What feedback makes of the basis, as a power of two ([`crate::feedback`]).
     pub lift: f64,
+    /// The last probe ([`crate::probe`]).
+    #[serde(default)]
+    pub probe: Probe,
 }
 
 /// How much of its time a workload's tasks wait for memory (its own PSI `some`).
@@ -107,11 +118,13 @@ pub(crate) fn estimate(
             demand,
             basis,
             refaults,
+            refaults_anon: memory.refault_anon,
             refaults_per_sec,
             seen,
             doing,
             stall,
             lift,
+            probe: Probe::default(),
         };
     };
     let passed = at.since(last.at);
@@ -119,7 +132,8 @@ pub(crate) fn estimate(
         0 => (last.refaults_per_sec, last.doing),
         _ => (per_sec(last.refaults, refaults, passed), doing(&last.seen, &seen, passed)),
     };
-    let now = capped(working_set(memory) + returning(memory, rate), memory.max);
+    let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
+    let now = capped(working_set(memory) + returning(memory, anon_rate), memory.max);
     let faded = toward(last.demand, now, passed, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
     Estimate {
@@ -127,11 +141,13 @@ pub(crate) fn estimate(
         demand,
         basis: toward(last.basis, demand, passed, settings.basis_half_life),
         refaults,
+        refaults_anon: memory.refault_anon,
         refaults_per_sec: rate,
         seen,
         doing,
         stall: last.stall.next(memory.pressure, passed),
         lift: last.lift,
+        probe: last.probe,
     }
 }
 
@@ -251,6 +267,69 @@ mod tests {
         let calm = second.next(psi(1_500_000), STALL_HALF_LIFE);
         assert_eq!(calm.ppm, Some(250_000));
         assert_eq!(calm.next(None, Millis(1000)).ppm, None);
+    }
+
+    /// One sample a second, and the last estimate.
+    fn follow(samples: impl Iterator<Item = MemorySample>) -> Estimate {
+        let mut last = None;
+        for (second, memory) in samples.enumerate() {
+            let at = Millis(second as u64 * 1000);
+            last = Some(estimate(&settings(), last, at, &memory, Activity::default()));
+        }
+        last.expect("at least one sample")
+    }
+
+    #[test]
+    fn a_scan_asks_for_nothing_and_makes_no_cold_swap_warm() {
+        let scan = |second: u64| MemorySample {
+            current: Bytes::mib(200 + second * 10),
+            inactive_file: Bytes::mib(second * 10),
+            refault_file: second * 5000,
+            swap: Bytes::mib(300),
+            ..sample(Bytes::mib(200))
+        };
+        // At first sight all of the swap counts; what is not asked for fades within minutes.
+        let end = follow((0..900).map(scan));
+        assert!(end.demand < Bytes::mib(201), "{}", end.demand);
+        assert_eq!(end.refaults_per_sec, 5000, "but it is shown");
+    }
+
+    #[test]
+    fn page_cache_that_is_read_again_is_need() {
+        let server = |second: u64| MemorySample {
+            active_file: Bytes::mib((second * 20).min(400)),
+            ..sample(Bytes::mib(50))
+        };
+        assert_eq!(follow((0..60).map(server)).demand, Bytes::mib(450));
+    }
+
+    #[test]
+    fn a_fork_server_counts_what_it_shares_once() {
+        // Forty children of 100 MiB each that share 90 MiB: the cgroup is charged 90 + 40 × 10.
+        let children = |n: u64| sample(Bytes::mib(90 + n * 10));
+        assert_eq!(follow((0..=40).map(children)).demand, Bytes::mib(490));
+    }
+
+    #[test]
+    fn a_burst_counts_at_once_and_fades() {
+        let burst =
+            |second: u64| sample(Bytes::mib(if (30..35).contains(&second) { 500 } else { 100 }));
+        assert_eq!(follow((0..35).map(burst)).demand, Bytes::mib(500));
+        let later = follow((0..155).map(burst));
+        assert!(
+            later.demand > Bytes::mib(180) && later.demand < Bytes::mib(220),
+            "{}",
+            later.demand
+        );
+        assert!(later.basis < Bytes::mib(160), "{}", later.basis);
+    }
+
+    #[test]
+    fn a_leak_does_not_earn_basis() {
+        let leak = |second: u64| sample(Bytes::mib(100 + second * 2));
+        let end = follow((0..300).map(leak));
+        assert_eq!(end.demand, Bytes::mib(698));
+        assert!(end.basis < Bytes(end.demand.0 / 2), "{}", end.basis);
     }
 
     #[test]

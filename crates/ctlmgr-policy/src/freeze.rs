@@ -20,8 +20,9 @@
 //! it, because a stop must reach its processes.
 //!
 //! # Properties
-//! Nothing outside the named classes; nothing without PSI, without contention, or with nobody
-//! heavier suffering; never longer than [`MOST`]; never a container that is paused or signalled.
+//! Nothing outside the named classes, and only containers that dockerd knows; nothing without PSI,
+//! without contention, or with nobody heavier suffering; never longer than [`MOST`], nor beyond a
+//! restart; never who is paused, signalled, or about to be stopped.
 
 use ctlmgr_model::{Bytes, Group, Knob, Millis, Source};
 
@@ -35,7 +36,7 @@ const APART: Millis = Millis(10_000);
 /// Longest freeze.
 const MOST: Millis = Millis(120_000);
 /// Least time to run between two freezes of one workload.
-const AWAKE: Millis = Millis(60_000);
+pub(crate) const AWAKE: Millis = Millis(60_000);
 
 /// A group that should stand still.
 pub(crate) struct Frozen<'a> {
@@ -81,19 +82,24 @@ fn frozen<'a>(keeping: &Keeping<'a, '_>, cause: &str) -> Frozen<'a> {
 /// In a named class, and its user wants nothing of it just now.
 fn is_allowed(scene: &Scene<'_, '_>, party: &Party<'_>) -> bool {
     let class = party.entitlement.class.as_ref();
+    // Only where it is known what its user wants: a stop must reach the processes.
     let is_left_alone = match party.workload.map(|w| &w.source) {
-        Some(Source::Container(facts)) => !facts.is_paused && !facts.was_signalled,
-        Some(Source::Unit(_)) => true,
-        None => false,
+        Some(Source::Container(facts)) => {
+            facts.name.is_some() && !facts.is_paused && !facts.was_signalled
+        }
+        Some(Source::Unit(_)) | None => false,
     };
-    is_left_alone && class.is_some_and(|c| scene.settings.freeze.contains(c))
+    let is_asked = scene.state.asked.is_some_and(|(id, _)| id == party.group.id);
+    is_left_alone && !is_asked && class.is_some_and(|c| scene.settings.freeze.contains(c))
 }
 
 /// Whether we froze it, and not longer ago than this.
 fn is_frozen_within(scene: &Scene<'_, '_>, group: &Group, most: Millis) -> bool {
     let since = scene.state.written_at(group, Knob::CgroupFreeze);
     scene.state.ours(group, Knob::CgroupFreeze) == Some(Knob::STILL)
-        && since.is_some_and(|at| scene.snapshot.at.since(at) < most)
+        // Not one of an earlier run, whose age is not known.
+        && since.is_some_and(|at| at > Millis(0) && scene.snapshot.at.since(at) < most)
+        && group.activity.is_to_freeze
 }
 
 /// Whether it runs, and did so for a while.

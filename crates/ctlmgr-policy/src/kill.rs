@@ -5,9 +5,10 @@
 //! order and with a reason, than whom the kernel's OOM killer finds.
 //!
 //! # Approach
-//! First it is asked: a reclaim on its own cgroup makes its own memory pressure rise, which is what
-//! an application that watches `memory.pressure` (systemd: memory pressure protocol) listens to.
-//! If it is dire still after [`WARNING`], it is stopped as `docker stop` or `systemctl stop` would,
+//! First it is asked: a little is reclaimed from it and a memory.high just above its use set, so that
+//! its next allocations and faults stall ([`crate::throttle`]). That shows in its own
+//! `memory.pressure`, which an application with a memory pressure handler (systemd: memory pressure
+//! protocol) listens to; reclaim alone would not (facts §3.2). If it is dire still after [`WARNING`], it is stopped as `docker stop` or `systemctl stop` would,
 //! with the grace of the settings.
 //!
 //! # Terms
@@ -20,7 +21,7 @@
 //! have been.
 //!
 //! # Properties
-//! Nobody outside the named classes; nobody as heavy as who suffers; nobody who was not asked
+//! Nobody outside the named classes, and nobody spared; nobody as heavy as who suffers; nobody who was not asked
 //! [`WARNING`] before; one at a time.
 
 use std::cmp::Reverse;
@@ -84,7 +85,9 @@ fn target(
     let class = party.entitlement.class.as_ref()?;
     let is_lighter = party.entitlement.weight < victim.party.entitlement.weight;
     let may = scene.settings.kill.contains(class) && is_lighter;
-    if !may || party.group.memory.current < LEAST {
+    // Who stands still can neither react nor end in good order.
+    let is_able = !party.group.activity.is_to_freeze && !scene.is_spared(party);
+    if !may || !is_able || party.group.memory.current < LEAST {
         return None;
     }
     match &party.workload?.source {

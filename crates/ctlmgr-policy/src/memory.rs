@@ -24,21 +24,21 @@
 use std::collections::BTreeSet;
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupPath, Group, Knob, Millis, OnOverride, Plan, Reason,
-    Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
+    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, OnOverride, Plan,
+    Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
 };
 
 use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
 use crate::demand::estimate_all;
 use crate::feedback::{Feeling, lifts};
-use crate::freeze::{Frozen, freeze};
-use crate::kill::last_resort;
+use crate::freeze::{AWAKE, Frozen};
+use crate::ladder::Ladder;
 use crate::order::order;
-use crate::reclaim::{Holding, reclaim};
+use crate::probe::Probe;
 use crate::scene::{Keeping, Scene};
 use crate::state::{State, WRITE_INTERVAL};
-use crate::throttle::{Throttled, throttle};
+use crate::throttle::Throttled;
 use crate::verdict::{Party, parties, verdicts};
 
 /// Decides what to do about memory.
@@ -56,29 +56,39 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, &account, &parties, &mut complaints);
     state.tension = state.tension.next(&account, snapshot);
-    state.thawed_at.retain(|id, _| state.estimates.contains_key(id));
+    state.thawed_at.retain(|_, at| snapshot.at.since(*at) < AWAKE);
     let context = Context { settings, state: &state, snapshot, account: &account };
-    let (steps, braked) = context.steps(&parties, &verdicts);
+    let Chosen { steps, braked, probes } = context.choose(&parties, &verdicts);
     context.mark_rungs(&mut verdicts, &steps, &braked);
     let passed = state.decided_at.map_or(Millis(0), |at| snapshot.at.since(at));
+    let is_throttled = |v: &Verdict| v.rung == Some(Rung::Throttle);
     let feelings: Vec<_> = parties
         .iter()
         .zip(&verdicts)
-        .map(|(party, v)| Feeling {
-            party,
-            bound: v.bound,
-            is_throttled: v.rung == Some(Rung::Throttle),
-        })
+        .map(|(party, v)| Feeling { party, bound: v.bound, is_throttled: is_throttled(v) })
         .collect();
     let lifts = lifts(controller, account.is_contended(), passed, &feelings);
     for (id, lift) in lifts {
         state.estimates.entry(id).and_modify(|e| e.lift = lift);
+    }
+    for (id, probe) in probes {
+        state.estimates.entry(id).and_modify(|e| e.probe = probe);
     }
     state.note_last_resort(&steps, snapshot.at);
     state.braked = braked;
     state.decided_at = Some(snapshot.at);
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
     (plan, state)
+}
+
+/// What comes of one cycle.
+#[derive(Default)]
+struct Chosen {
+    steps: Vec<Step>,
+    /// Who is held back by memory.high.
+    braked: BTreeSet<CgroupPath>,
+    /// What to remember of probes.
+    probes: Vec<(CgroupId, Probe)>,
 }
 
 /// What one cycle reads from.
@@ -97,55 +107,61 @@ struct Wanted<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The steps, and which cgroups are held back by memory.high.
-    fn steps(
-        &self,
-        parties: &[Party<'a>],
-        verdicts: &[Verdict],
-    ) -> (Vec<Step>, BTreeSet<CgroupPath>) {
+    fn choose(&self, parties: &[Party<'a>], verdicts: &[Verdict]) -> Chosen {
         if verdicts.len() != parties.len() {
-            return Default::default();
+            // Without shares nobody is held back either.
+            let is_protection = |_: &CgroupPath, knob| Knob::PROTECTION.contains(&knob);
+            let steps = order(self.state.release(self.snapshot.at, is_protection));
+            return Chosen { steps, ..Chosen::default() };
         }
-        let managed: Vec<_> =
-            parties.iter().zip(verdicts).filter(|(p, _)| p.entitlement.managed).collect();
-        let workloads = || managed.iter().filter(|(p, _)| p.kind == VerdictKind::Workload).copied();
-        let low: Vec<_> = workloads()
+        let (all, verdicts): (Vec<_>, Vec<_>) = parties
+            .iter()
+            .zip(verdicts)
+            .filter(|(p, _)| p.entitlement.managed)
+            .map(|(party, v)| (Keeping { party, share: v.share }, v))
+            .unzip();
+        let Context { settings, state, snapshot, account } = *self;
+        let scene = Scene { settings: &settings.memory, account, state, snapshot, all: &all };
+        let ladder = Ladder::climb(&scene, &verdicts, self.may_take());
+        let workloads: Vec<_> = all
+            .iter()
+            .map(|k| k.party)
+            .zip(verdicts)
+            .filter(|(p, _)| p.kind == VerdictKind::Workload)
+            .collect();
+        let mut steps = self.knobs(&workloads, &ladder);
+        let braked = ladder.braked();
+        steps.extend(ladder.taking);
+        Chosen { steps: order(steps), braked, probes: ladder.probes }
+    }
+
+    /// Steps that write a knob or give it back.
+    fn knobs(&self, workloads: &[(&Party<'a>, &Verdict)], ladder: &Ladder<'a>) -> Vec<Step> {
+        let low: Vec<_> = workloads
+            .iter()
             .map(|(p, v)| Wanted {
                 group: p.group,
                 amount: self.protection(p, v),
                 why: v.reason.0.clone(),
             })
             .collect();
-        let min = self.hard(&workloads().map(|(p, v)| (p.group, v.floor)).collect::<Vec<_>>());
-        let holdings: Vec<_> =
-            managed.iter().map(|(p, v)| Holding { group: p.group, share: v.share }).collect();
-        let all: Vec<_> =
-            managed.iter().map(|(party, v)| Keeping { party, share: v.share }).collect();
-        let Context { settings, state, snapshot, .. } = *self;
-        let scene = Scene { settings: &settings.memory, state, snapshot, all: &all };
-        let throttled = self.throttled(&scene);
-        let frozen = freeze(&scene, self.may_take());
+        let floors: Vec<_> = workloads.iter().map(|(p, v)| (p.group, v.floor)).collect();
         let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
-        let (more, min) = self.protect(Knob::MemoryMin, &min);
+        let (more, min) = self.protect(Knob::MemoryMin, &self.hard(&floors));
         steps.extend(more);
-        steps.extend(throttled.iter().filter_map(|t| self.slow_down(t)));
+        steps.extend(ladder.throttled.iter().filter_map(|t| self.slow_down(t)));
         let still = |f: &Frozen<'a>| self.step(Knob::CgroupFreeze, f.group, Knob::STILL, &f.why);
-        steps.extend(frozen.iter().filter_map(still));
+        steps.extend(ladder.frozen.iter().filter_map(still));
+        let wanted = ladder.wanted();
         steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
             Knob::MemoryLow => !self.may_take() || low.contains(path),
             Knob::MemoryMin => !self.may_take() || min.contains(path),
-            // To let go takes nothing from anybody; but who was not read is not known to be well.
-            _ if !self.may_take() && !self.was_read(path) => true,
-            Knob::MemoryHigh => throttled.iter().any(|t| t.group.path == *path),
-            Knob::CgroupFreeze => frozen.iter().any(|f| f.group.path == *path),
+            // To let go takes nothing from anybody; but a limit of who was not read may be missed.
+            Knob::MemoryHigh if !self.may_take() && !self.was_read(path) => true,
+            _ => wanted.contains(&(path.clone(), knob)),
         }));
         steps.iter_mut().for_each(|step| self.leave_paused(step));
-        if self.may_take() {
-            steps.extend(reclaim(&self.settings.memory, self.account, self.snapshot, &holdings));
-            steps.extend(last_resort(&scene));
-        }
-        let braked = throttled.iter().filter(|t| t.is_braked);
-        (order(steps), braked.map(|t| t.group.path.clone()).collect())
+        steps
     }
 
     /// A container that its user paused while it was frozen stays so: that is what others last
@@ -160,15 +176,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Who is to be slowed down; never above what others had set.
-    fn throttled(&self, scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
-        let prior = |g| self.state.prior(g, Knob::MemoryHigh, read(g, Knob::MemoryHigh));
-        throttle(scene).into_iter().filter(|t| t.high < prior(t.group)).collect()
-    }
-
     fn slow_down(&self, throttled: &Throttled<'a>) -> Option<Step> {
         let observed = read(throttled.group, Knob::MemoryHigh);
-        let is_small = observed.abs_diff(throttled.high) < self.dead_band(throttled.high);
+        let band = self.dead_band(throttled.high);
+        // However small, a raise matters to who is about to run into its limit.
+        let is_near =
+            throttled.group.memory.current + self.settings.memory.hysteresis_bytes >= observed;
+        let is_raise = throttled.high > observed && is_near;
+        let is_small = observed.abs_diff(throttled.high) < band && !is_raise;
         (!is_small)
             .then(|| self.step(Knob::MemoryHigh, throttled.group, throttled.high, &throttled.why))?
     }

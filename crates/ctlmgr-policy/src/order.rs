@@ -1,9 +1,9 @@
-//! The order of steps: first narrow, bottom-up; then widen, top-down; then reclaim.
+//! The order of steps: first let go and limit, then narrow, bottom-up; then widen, top-down; then reclaim.
 //!
 //! So a child's protection never exceeds its ancestors' in between, the sum of protection never
 //! exceeds the larger of before and after, and reclaim runs with the new protection in place.
 
-use ctlmgr_model::{Action, Step};
+use ctlmgr_model::{Action, Knob, Step};
 
 /// Sorts steps into the order in which they are safe.
 pub(crate) fn order(mut steps: Vec<Step>) -> Vec<Step> {
@@ -15,6 +15,10 @@ pub(crate) fn order(mut steps: Vec<Step>) -> Vec<Step> {
 pub(crate) fn key(step: &Step) -> (u8, i64) {
     let depth = i64::try_from(step.path.ancestors().count()).unwrap_or(i64::MAX);
     match &step.action {
+        // Who is let go is let go first; and the manager writes memory.high along with every other
+        // value of a unit, so it must not lie below use by then.
+        Action::Release { knob: Knob::CgroupFreeze | Knob::MemoryHigh, .. } => (0, i64::MIN),
+        Action::Set { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 1),
         Action::Release { .. } => (0, -depth),
         Action::Set { from, to, .. } if to < from => (0, -depth),
         Action::Set { .. } => (1, depth),

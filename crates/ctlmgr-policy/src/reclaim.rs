@@ -14,41 +14,33 @@
 //! Nothing without contention; never more in all than missing + a quarter, or than the cycle's
 //! budget; never from a group at or below its share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupPath, Group, MemorySettings, Reason, Rung, Snapshot, Step,
+    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, MemorySettings, Reason, Rung,
+    Snapshot, Step,
 };
+
+use crate::scene::{Keeping, Scene};
 
 /// An excess smaller than this is noise.
 const NOISE: Bytes = Bytes::mib(4);
 
-/// A group and what it may keep.
-pub(crate) struct Holding<'a> {
-    pub group: &'a Group,
-    pub share: Bytes,
-}
-
-impl Holding<'_> {
-    fn excess(&self) -> Bytes {
-        let excess = self.group.memory.current - self.share;
-        if excess < NOISE { Bytes::ZERO } else { excess }
-    }
+/// What a party has beyond its share.
+fn excess(keeping: &Keeping<'_, '_>) -> Bytes {
+    let excess = keeping.excess();
+    if excess < NOISE { Bytes::ZERO } else { excess }
 }
 
 /// The reclaim steps of one cycle.
-pub(crate) fn reclaim(
-    settings: &MemorySettings,
-    account: &CapacityAccount,
-    snapshot: &Snapshot,
-    holdings: &[Holding<'_>],
-) -> Vec<Step> {
+pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
+    let Scene { settings, account, snapshot, .. } = *scene;
     let missing = account.headroom - snapshot.host.mem_free;
     if !account.is_contended() || missing == Bytes::ZERO {
         return Vec::new();
     }
     let wanted = (missing + Bytes(account.headroom.0 / 4)).min(settings.reclaim_per_cycle);
-    let targets = targets(snapshot, holdings);
+    let targets = targets(snapshot, scene.all);
     let excess: Bytes = targets.values().map(|t| t.excess).sum();
     let mut steps = Vec::new();
     for target in targets.values() {
@@ -98,41 +90,45 @@ impl Target<'_> {
 /// Whom to ask: pure slices for their workloads, everybody else for themselves.
 fn targets<'a>(
     snapshot: &'a Snapshot,
-    holdings: &[Holding<'a>],
+    all: &[Keeping<'a, '_>],
 ) -> BTreeMap<CgroupPath, Target<'a>> {
+    let slices = pure_slices(snapshot, all);
+    let workloads: BTreeSet<CgroupId> = snapshot.workloads.iter().map(|w| w.group.id).collect();
     let mut targets = BTreeMap::new();
-    for holding in holdings {
-        let slice = pure_slice(snapshot, holdings, holding.group);
-        let group = slice.unwrap_or(holding.group);
+    for keeping in all.iter().filter(|k| excess(k) > Bytes::ZERO) {
+        let own = keeping.party.group;
+        let parent = own.path.parent().filter(|_| workloads.contains(&own.id));
+        let slice = parent.and_then(|path| slices.get(&path).copied());
+        let group = slice.unwrap_or(own);
         let target = targets.entry(group.path.clone()).or_insert(Target {
             group,
             excess: Bytes::ZERO,
             on_slice: slice.is_some(),
         });
-        target.excess = target.excess + holding.excess();
+        target.excess = target.excess + excess(keeping);
     }
-    targets.retain(|_, t| t.excess > Bytes::ZERO);
     targets
 }
 
-/// The parent, if all it holds belongs to workloads directly below it that ctlmgr manages.
-fn pure_slice<'a>(
+/// Slices all of whose memory belongs to managed groups directly below them.
+fn pure_slices<'a>(
     snapshot: &'a Snapshot,
-    holdings: &[Holding<'a>],
-    group: &Group,
-) -> Option<&'a Group> {
-    let parent = group.path.parent()?;
-    if !snapshot.workloads.iter().any(|w| w.group.id == group.id) {
-        return None;
+    all: &[Keeping<'a, '_>],
+) -> BTreeMap<CgroupPath, &'a Group> {
+    let mut managed: BTreeMap<CgroupPath, Bytes> = BTreeMap::new();
+    for group in all.iter().map(|k| k.party.group) {
+        if let Some(parent) = group.path.parent() {
+            let sum = managed.entry(parent).or_default();
+            *sum = *sum + group.memory.current;
+        }
     }
-    let slice = snapshot.ancestors.iter().find(|a| a.path == parent)?;
-    // Unmanaged containers are not among the holdings, and reclaim on the slice would hit them.
-    let managed: Bytes = holdings
-        .iter()
-        .filter(|h| h.group.path.parent().as_ref() == Some(&parent))
-        .map(|h| h.group.memory.current)
-        .sum();
-    // Readings of parent and children are not of the same instant.
-    let rest = slice.memory.current - managed;
-    (rest <= NOISE.max(Bytes(slice.memory.current.0 / 50))).then_some(slice)
+    let is_pure = |slice: &&Group| {
+        // Unmanaged containers are not among the parties, and reclaim on the slice would hit them.
+        let current = slice.memory.current;
+        let rest = current - managed.get(&slice.path).copied().unwrap_or_default();
+        // Readings of parent and children are not of the same instant.
+        rest <= NOISE.max(Bytes(current.0 / 50))
+    };
+    let pure = snapshot.ancestors.iter().filter(is_pure);
+    pure.map(|slice| (slice.path.clone(), slice)).collect()
 }

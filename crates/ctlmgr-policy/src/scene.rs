@@ -3,15 +3,15 @@
 //! # Terms
 //! *Near*: contention is there or could come with one burst. *Tense*: contended, and tasks of the host stalled for at least [`ENTRY`] of the last 10 s.
 //! *Uneasy*: contended, and stalled for at least [`EXIT`] or by an unknown part. *Dire*: contended,
-//! and everything stood still for at least [`DIRE`] of the last 10 s, or there is neither swap nor
-//! free memory left. *Suffering*: managed, below its share, and refaulting or stalling.
+//! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
+//! memory is left. *Suffering*: managed, below its share, and refaulting or stalling noticeably.
 //!
 //! # Properties
 //! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
 
 use ctlmgr_model::{
     Bytes, CapacityAccount, CgroupId, HostSample, MemorySettings, Millis, Percent, Snapshot,
-    VerdictKind,
+    Source, VerdictKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,11 @@ const LAST_SWAP: Percent = Percent(2);
 const REST: Millis = Millis(30_000);
 /// A workload this far below its share, in per cent of it, is missing something.
 const MISSING: Percent = Percent(98);
+
+/// Refaults per second (1 MiB), and part of the time in millionths, from which on a workload feels
+/// what it misses.
+const THRASHING: u64 = 256;
+const STALLING: u32 = 50_000;
 
 /// Since when the host is how tense.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +74,8 @@ fn is_uneasy(account: &CapacityAccount, host: &HostSample) -> bool {
 fn is_dire(account: &CapacityAccount, host: &HostSample) -> bool {
     let stands_still = host.pressure.is_some_and(|p| p.full.avg10_pct >= DIRE);
     let has_swap = host.swap_free > host.swap_total.scaled(LAST_SWAP);
-    let is_used_up = !has_swap && host.mem_free < host.watermark;
+    // Page cache that can be dropped is no distress.
+    let is_used_up = !has_swap && host.mem_available < host.watermark;
     account.is_contended() && (stands_still || is_used_up)
 }
 
@@ -84,8 +90,8 @@ impl Keeping<'_, '_> {
     fn is_suffering(&self) -> bool {
         let (group, estimate) = (self.party.group, &self.party.estimate);
         let is_short = group.memory.current < self.share.scaled(MISSING);
-        let feels_it =
-            estimate.refaults_per_sec > 0 || estimate.stall.ppm.is_some_and(|s| s > 50_000);
+        let feels_it = estimate.refaults_per_sec >= THRASHING
+            || estimate.stall.ppm.is_some_and(|s| s > STALLING);
         self.party.kind == VerdictKind::Workload && is_short && feels_it
     }
 
@@ -103,6 +109,7 @@ impl Keeping<'_, '_> {
 /// What the whole host looks like to the upper rungs.
 pub(crate) struct Scene<'a, 's> {
     pub settings: &'s MemorySettings,
+    pub account: &'s CapacityAccount,
     pub state: &'s State,
     pub snapshot: &'s Snapshot,
     /// Every managed party, bystanders included.
@@ -132,6 +139,13 @@ impl<'a, 's> Scene<'a, 's> {
 
     fn is_recent(&self, last: Option<Millis>) -> bool {
         last.is_some_and(|at| self.snapshot.at.since(at) < REST)
+    }
+
+    /// Whether the operator wants it left alone, chosen as a workload or not.
+    pub(crate) fn is_spared(&self, party: &Party<'_>) -> bool {
+        let is_unit = !matches!(party.workload.map(|w| &w.source), Some(Source::Container(_)));
+        let name = party.group.path.name();
+        is_unit && self.settings.bystanders.spared.iter().any(|p| p.matches(name))
     }
 
     /// The heaviest one that suffers.

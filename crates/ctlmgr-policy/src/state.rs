@@ -98,34 +98,51 @@ impl State {
     /// whose cgroup vanished is remembered too, so that its line in the journal is given up later.
     pub fn learn(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
         match step.action {
+            Action::Set { .. } if *outcome == Outcome::Overtaken => {}
             Action::Set { knob, .. } => {
                 let Some(saved) = step.to_save() else { return };
                 self.written.insert((step.path.clone(), knob), Written { saved, at });
             }
-            Action::Release { knob, .. } => {
-                if knob == Knob::CgroupFreeze {
-                    self.thawed_at.insert(step.id, at);
-                }
-                let key = (step.path.clone(), knob);
-                match (outcome, self.written.get_mut(&key)) {
-                    (Outcome::Failed(_), Some(written)) => written.at = at,
-                    _ => drop(self.written.remove(&key)),
-                }
-            }
-            Action::Reclaim { .. } | Action::Stop { .. } => {}
+            Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
+            Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),
+            Action::Stop { .. } => {}
         }
     }
 
-    /// Notes what the last rung does: who was asked must be known when it comes to stopping.
+    fn learn_release(&mut self, step: &Step, knob: Knob, outcome: &Outcome, at: Millis) {
+        let key = (step.path.clone(), knob);
+        match (outcome, self.written.get_mut(&key)) {
+            // To try again after a while; but the age of a freeze counts from its beginning.
+            (Outcome::Failed(_), Some(written)) if knob != Knob::CgroupFreeze => written.at = at,
+            (Outcome::Failed(_), _) => {}
+            _ => {
+                self.written.remove(&key);
+                if knob == Knob::CgroupFreeze {
+                    self.thawed_at.insert(step.id, at);
+                }
+            }
+        }
+    }
+
+    /// What came of a probe, and who was really asked before being stopped.
+    fn learn_reclaim(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
+        let Outcome::Reclaimed(taken) = outcome else { return };
+        match step.rung {
+            Rung::Kill => self.asked = Some((step.id, at)),
+            Rung::Probe => {
+                self.estimates.entry(step.id).and_modify(|e| e.probe.taken = *taken);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes what the last rung does.
     pub(crate) fn note_last_resort(&mut self, steps: &[Step], at: Millis) {
         if self.tension.dire_since.is_none() {
             self.asked = None;
         }
-        for step in steps.iter().filter(|s| s.rung == Rung::Kill) {
-            match step.action {
-                Action::Stop { .. } => (self.asked, self.stopped_at) = (None, Some(at)),
-                _ => self.asked = Some((step.id, at)),
-            }
+        if steps.iter().any(|s| matches!(s.action, Action::Stop { .. })) {
+            self.stopped_at = Some(at);
         }
     }
 

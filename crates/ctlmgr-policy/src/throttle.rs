@@ -5,19 +5,20 @@
 //! reclaim, and that hits everybody.
 //!
 //! # Approach
-//! Two reasons for a memory.high, both above what its owner is entitled to:
-//! a *ramp* while contention is near: nobody without a promise may take all that is free between
+//! Two reasons for a memory.high: a *ramp* while contention is near: nobody without a promise may take all that is free between
 //! two looks; and a *brake* while the host stalls and somebody suffers: whoever is far above its
 //! share is held where it is, then stepped down as it shrinks. It is never set below present use:
 //! the kernel would reclaim the difference within the write, in PID 1 (facts §3.2).
 //!
 //! # Terms
-//! *Ceiling*: share + the larger of 64 MiB and 10 %. *Room*: half of what is free above the kernel's
-//! watermark. *Near*, *tense*, *suffering*: [`crate::scene`].
+//! *Ceiling*: share + the larger of 64 MiB and 10 %. *Free*: what is free above the kernel's
+//! watermark, or what nobody asks for if that is more. *Room*: half of it. *Near*, *tense*, *suffering*: [`crate::scene`].
 //!
 //! # Algorithm
-//! Ramp: use + room, at least the share and the promise, while contention was near lately. It is
-//! written again only when less than half of the room is left, or more than twice as much.
+//! Ramp: for whoever holds at least 1/64 of the machine: use + room, at least the share and the
+//! promise, while contention was near lately. It is written again only when less than half of the
+//! room is left, or more than half as much again. Who is above its share while memory is short has a
+//! step of room, and its limit goes down with it but not up.
 //!
 //! Brake: enter when tense, above the ceiling, and somebody suffers; stay, unless it holds clearly
 //! less than its share, until the host has been calm for a while. The value is the lower of the
@@ -25,8 +26,9 @@
 //! (PSI `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
 //!
 //! # Properties
-//! Never below share, promise or present use; never above what was there before; no brake without
-//! PSI or with nobody suffering; after a rest nothing is left.
+//! Never below the share nor below present use, a ramp never below the promise; never above what was
+//! there before; no brake without PSI or with nobody suffering; nothing on who is spared; after a
+//! rest nothing is left.
 
 use ctlmgr_model::{Bytes, Group, Knob, Percent};
 
@@ -38,6 +40,8 @@ const GUARD: f32 = 20.0;
 const ROOM: Bytes = Bytes::mib(64);
 const STEP: Bytes = Bytes::mib(16);
 const ROOM_PART: Percent = Percent(10);
+/// Who holds less than this part of the machine has no ramp: it would be many writes for little.
+const SMALL: u64 = 64;
 
 /// A group and the memory.high that it should have.
 pub(crate) struct Throttled<'a> {
@@ -50,20 +54,29 @@ pub(crate) struct Throttled<'a> {
 
 /// Everybody who should have a memory.high from us now.
 pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
-    if !scene.settings.throttle {
-        return Vec::new();
-    }
     let throttled = |keeping: &Keeping<'a, '_>| {
-        let brake = brake(scene, keeping);
-        let is_braked = brake.is_some();
-        let (high, why) = brake.or_else(|| ramp(scene, keeping))?;
+        let held = ask(scene, keeping).or_else(|| brake(scene, keeping));
+        let is_braked = held.is_some();
+        let (high, why) = held.or_else(|| ramp(scene, keeping))?;
         Some(Throttled { group: keeping.party.group, high: high.page_ceil(), is_braked, why })
     };
-    scene.all.iter().filter_map(throttled).collect()
+    let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party));
+    may_be.filter_map(throttled).collect()
+}
+
+/// Makes felt, in its own memory pressure, that a workload is about to be stopped
+/// ([`crate::kill`]).
+fn ask(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, String)> {
+    scene.state.asked.filter(|(id, _)| *id == keeping.id())?;
+    let high = (keeping.party.group.memory.current + Bytes::mib(1)).max(keeping.share);
+    Some((high, "asked to give up memory before it is stopped".to_owned()))
 }
 
 /// Holds back who is far above its share while others go short.
 fn brake(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, String)> {
+    if !scene.settings.throttle {
+        return None;
+    }
     let group = keeping.party.group;
     let was_braked = scene.state.braked.contains(&group.path);
     let present = scene.state.ours(group, Knob::MemoryHigh).filter(|_| was_braked);
@@ -86,20 +99,32 @@ fn brake(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Str
 
 /// Lets nobody take all that is free before the next look.
 fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, String)> {
-    if !scene.is_recently_near() {
+    let (group, host) = (keeping.party.group, &scene.snapshot.host);
+    let present = scene.state.ours(group, Knob::MemoryHigh);
+    // Who has one keeps it down to half of that, or it would come and go.
+    let small = host.mem_total.0 / if present.is_some() { SMALL * 2 } else { SMALL };
+    let is_due = scene.settings.throttle && scene.is_recently_near();
+    if !is_due || group.memory.current < Bytes(small) {
         return None;
     }
-    let (group, host) = (keeping.party.group, &scene.snapshot.host);
-    let free = host.mem_free - host.watermark;
-    let room = Bytes(free.0 / 2).max(STEP);
+    // What nobody asks for counts as free: page cache may fill all the rest.
+    let unasked = scene.account.capacity - scene.account.demand;
+    let free = (host.mem_free - host.watermark).max(unasked);
     let entitled = keeping.share.max(keeping.party.entitlement.promise.unwrap_or_default());
+    // What somebody takes beyond its share while memory is short is taken from it again: its limit
+    // does not follow it up.
+    let is_over = scene.account.is_contended() && keeping.excess() > Bytes::ZERO;
+    let room = if is_over { STEP } else { Bytes(free.0 / 2).max(STEP) };
     let fresh = (group.memory.current + room).max(entitled);
     let is_fit = |high: &Bytes| {
         let left = *high - group.memory.current;
-        *high >= entitled && left.0 >= room.0 / 2 && left.0 <= room.0 * 2
+        *high >= entitled && left.0 >= room.0 / 2 && left.0 <= room.0 / 2 * 3
     };
-    let present = scene.state.ours(group, Knob::MemoryHigh);
-    let high = present.filter(is_fit).unwrap_or(fresh);
+    let high = match present {
+        Some(present) if is_over => present.min(fresh).max(entitled).max(group.memory.current),
+        Some(present) if is_fit(&present) => present,
+        _ => fresh,
+    };
     Some((high, format!("{free} are free: not all of it for one before the next look")))
 }
 

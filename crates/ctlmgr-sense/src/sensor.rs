@@ -10,7 +10,7 @@ use glob::Pattern;
 
 use crate::cgroup::read_group;
 use crate::machine::read_machine;
-use crate::tree::{Kind, walk};
+use crate::tree::{Kind, is_user_manager, walk};
 
 /// A bystander smaller than this counts as part of the host.
 const NOTEWORTHY: Bytes = Bytes::mib(32);
@@ -94,7 +94,9 @@ impl Reading<'_> {
 }
 
 fn container(query: &Query, id: String, group: Group) -> Workload {
-    let facts = query.containers.get(&id).cloned();
+    // Below a user's manager anybody may give a cgroup the name of another's container.
+    let is_ours = !group.path.ancestors().any(|a| is_user_manager(&a));
+    let facts = query.containers.get(&id).filter(|_| is_ours).cloned();
     let facts = facts.unwrap_or_else(|| ContainerFacts { id, ..ContainerFacts::default() });
     let name = facts.name.clone().unwrap_or_else(|| facts.id.chars().take(12).collect());
     Workload { name: WorkloadName(name), source: Source::Container(facts), group }

@@ -15,9 +15,17 @@
 use crate::set::{Set, take};
 use ctlmgr_model::{
     Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
-    LruFlavour, MemoryEvents, MemorySample, Millis, Plan, Pressure, PressureLine, Snapshot, Source,
-    Workload, WorkloadName,
+    LruFlavour, MemoryEvents, MemorySample, Millis, Outcome, Plan, Pressure, PressureLine,
+    Snapshot, Source, Step, Workload, WorkloadName,
 };
+
+/// What becomes of a step if all goes well.
+pub fn outcome(step: &Step) -> Outcome {
+    match step.action {
+        Action::Reclaim { amount, .. } => Outcome::Reclaimed(amount),
+        _ => Outcome::Done,
+    }
+}
 
 /// Page-aging algorithm of the simulated kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +58,8 @@ pub struct Kernel {
 }
 
 const SLICE: &str = "ctlmgr.slice";
+/// In so many turns the sets touch their memory each second, at least.
+const TURNS: usize = 32;
 
 impl Kernel {
     /// A machine of `total` with these sets and nothing in memory yet.
@@ -75,12 +85,19 @@ impl Kernel {
     pub fn tick(&mut self) {
         self.now = Millis(self.now.0 + 1000);
         let low_watermark = self.watermark();
-        for i in 0..self.sets.len() {
-            let room = self.sets[i].high - self.sets[i].resident;
-            let back = self.sets[i].touch().min(room.max(Bytes::mib(1)));
-            self.make_room(back + low_watermark);
-            let back = back.min(self.free());
-            self.sets[i].resident = self.sets[i].resident + back;
+        // Sets take turns, thousands of them in groups.
+        let group = (self.sets.len() / TURNS).max(1);
+        for first in (0..self.sets.len()).step_by(group) {
+            let last = (first + group).min(self.sets.len());
+            let wanted: Vec<Bytes> = self.sets[first..last]
+                .iter_mut()
+                .map(|set| set.touch().min((set.high - set.resident).max(Bytes::mib(1))))
+                .collect();
+            self.make_room(wanted.iter().copied().sum::<Bytes>() + low_watermark);
+            for (i, amount) in (first..last).zip(wanted) {
+                let free = self.free();
+                self.sets[i].gain(amount.min(free));
+            }
         }
         self.sets.iter_mut().for_each(Set::feel);
     }
@@ -132,7 +149,7 @@ impl Kernel {
                 }
                 Action::Reclaim { amount, .. } => {
                     let set = self.set_of(step.id).expect("the plan names an existing set");
-                    set.resident = set.resident - amount;
+                    set.lose(amount.min(set.resident));
                 }
                 Action::Stop { .. } => {
                     let set = self.set_of(step.id).expect("the plan names an existing set");
@@ -234,10 +251,7 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
     let memory = MemorySample {
         low: set.low,
         min: set.min,
-        swap: match set.refaults {
-            0 => Bytes::ZERO,
-            _ => set.wanted - set.resident,
-        },
+        swap: set.in_swap(),
         refault_anon: set.refaults,
         high: if set.high.0 == u64::MAX { Limit::Max } else { Limit::Bytes(set.high) },
         pressure: Some(set.pressure()),

@@ -4,6 +4,6 @@ mod kernel;
 mod set;
 mod tree;
 
-pub use kernel::{Kernel, Lru};
+pub use kernel::{Kernel, Lru, outcome};
 pub use set::Set;
 pub use tree::FakeHost;

@@ -31,6 +31,8 @@ pub struct Set {
     pub high: Bytes,
     /// Part of its wanted touches that it made in the last second.
     pub pace: f64,
+    /// Part of what is in memory that was filled once and is never touched again.
+    pub unused: Bytes,
     /// Class, as a label in place of the weight's.
     pub class: Option<String>,
     /// Whether its processes stand still.
@@ -38,7 +40,11 @@ pub struct Set {
     pub(crate) low: Bytes,
     pub(crate) min: Bytes,
     pub(crate) refaults: u64,
-    evicted: bool,
+    /// Part of the set, and of what is never touched, that is in swap; and what of the set comes
+    /// back this second.
+    swapped: Bytes,
+    swapped_unused: Bytes,
+    coming_back: Bytes,
     pub(crate) stalled_usec: u64,
     pub(crate) stall_pct: f64,
 }
@@ -56,12 +62,15 @@ impl Set {
             resident: Bytes::ZERO,
             high: Bytes(u64::MAX),
             pace: 1.0,
+            unused: Bytes::ZERO,
             class: None,
             is_frozen: false,
             low: Bytes::ZERO,
             min: Bytes::ZERO,
             refaults: 0,
-            evicted: false,
+            swapped: Bytes::ZERO,
+            swapped_unused: Bytes::ZERO,
+            coming_back: Bytes::ZERO,
             stalled_usec: 0,
             stall_pct: 0.0,
         }
@@ -84,6 +93,34 @@ impl Set {
         Set { class: Some(class.to_owned()), ..self }
     }
 
+    /// The same, with this much beside its set that it once filled and never touches.
+    #[must_use]
+    pub fn with_unused(self, unused: Bytes) -> Set {
+        Set { unused, resident: self.resident + unused, ..self }
+    }
+
+    /// Loses memory, what is never touched first.
+    pub(crate) fn lose(&mut self, amount: Bytes) {
+        let unused = amount.min(self.unused);
+        self.unused = self.unused - unused;
+        self.swapped_unused = self.swapped_unused + unused;
+        self.swapped = self.swapped + (amount - unused);
+        self.resident = self.resident - amount;
+    }
+
+    /// Gets memory that it touched, what was in swap first.
+    pub(crate) fn gain(&mut self, amount: Bytes) {
+        let back = amount.min(self.coming_back);
+        self.swapped = self.swapped - back;
+        self.refaults += back.0 / Bytes::PAGE.0;
+        self.resident = self.resident + amount;
+    }
+
+    /// What it has in swap.
+    pub(crate) fn in_swap(&self) -> Bytes {
+        self.swapped_unused + self.swapped
+    }
+
     /// Writes one of its knobs.
     pub(crate) fn write(&mut self, knob: Knob, to: Bytes) {
         match knob {
@@ -92,6 +129,12 @@ impl Set {
             Knob::MemoryHigh => self.high = to,
             Knob::CgroupFreeze => self.is_frozen = to == Knob::STILL,
         }
+    }
+
+    /// What it holds that was not touched for so many seconds.
+    fn older_than(&self, age: f64) -> Bytes {
+        let warm = self.resident - self.unused;
+        self.unused + Bytes(whole(warm.0 as f64 * (-self.heat * age).exp()))
     }
 
     /// Part of the set that is in memory, 0–1.
@@ -106,19 +149,17 @@ impl Set {
             self.pace = 1.0;
             return Bytes::ZERO;
         }
-        let missing = self.wanted - self.resident;
-        let is_new = !self.evicted && self.resident < Bytes(self.wanted.0 / 2);
-        if is_new {
-            return missing.min(GROW_PER_SEC);
-        }
-        // Each missing page is asked for `heat` times a second, and each time costs a wait.
-        let asked = self.heat * (missing.0 / Bytes::PAGE.0) as f64;
+        let warm = self.resident - self.unused;
+        self.swapped = self.swapped.min(self.wanted);
+        let new = (self.wanted - warm - self.swapped).min(GROW_PER_SEC);
+        // Each page in swap is asked for `heat` times a second, and each time costs a wait.
+        let asked = self.heat * (self.swapped.0 / Bytes::PAGE.0) as f64;
         let waiting = asked * FAULT_SECS / THREADS;
         let throttled = if self.resident > self.high { 1.0 } else { 0.0 };
         self.pace = 1.0 / (1.0 + waiting + throttled);
         let back = Bytes(whole(asked * self.pace) * Bytes::PAGE.0);
-        self.refaults += back.0 / Bytes::PAGE.0;
-        back.min(missing).min(FAULT_IN_PER_SEC)
+        self.coming_back = back.min(self.swapped).min(FAULT_IN_PER_SEC);
+        self.coming_back + new
     }
 
     pub(crate) fn feel(&mut self) {
@@ -144,8 +185,7 @@ impl Set {
 pub(crate) fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
     let open = |s: &Set| s.resident - protected(s).min(s.resident);
     let amount = amount.min(sets.iter().map(&open).sum());
-    let older_than =
-        |age: f64, s: &Set| Bytes(whole(open(s).0 as f64 * (-s.heat * age).exp())).min(open(s));
+    let older_than = |age: f64, s: &Set| s.older_than(age).min(open(s));
     let (mut young, mut old) = (0.0, 600.0);
     for _ in 0..40 {
         let age = (young + old) / 2.0;
@@ -158,8 +198,7 @@ pub(crate) fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> 
         let part = u128::from(older_than(young, set).0) * u128::from(amount.0);
         let part = Bytes(u64::try_from(part / u128::from(found.0.max(1))).unwrap_or(u64::MAX));
         let part = part.min(set.resident).min(amount - taken);
-        set.evicted |= part > Bytes::ZERO;
-        set.resident = set.resident - part;
+        set.lose(part);
         taken = taken + part;
     }
     taken

@@ -2,7 +2,7 @@
 
 use ctlmgr_model::{Action, Bytes, Gap, Mode, Settings};
 use ctlmgr_policy::{State, check, decide};
-use ctlmgr_testkit::{Kernel, Lru, Set};
+use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
 use proptest::prelude::*;
 
 /// Runs the loop for some seconds; every plan must be sound.
@@ -18,7 +18,7 @@ fn run(kernel: &mut Kernel, settings: &Settings, seconds: u32) -> Vec<usize> {
         writes.push(plan.steps.iter().filter(|s| matches!(s.action, Action::Set { .. })).count());
         if settings.memory.mode == Mode::Act {
             for step in &plan.steps {
-                state.learn(step, &ctlmgr_model::Outcome::Done, snapshot.at);
+                state.learn(step, &outcome(step), snapshot.at);
             }
             kernel.apply(&plan);
         }

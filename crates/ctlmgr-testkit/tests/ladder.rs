@@ -1,8 +1,8 @@
 //! Closed loop: feedback and throttling against the simulated kernel.
 
-use ctlmgr_model::{Action, Bytes, Controller, Mode, Outcome, Rung, Settings, Step};
+use ctlmgr_model::{Action, Bytes, Controller, Mode, Rung, Settings, Step};
 use ctlmgr_policy::{State, check, decide};
-use ctlmgr_testkit::{Kernel, Lru, Set};
+use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
 use proptest::prelude::*;
 
 /// A host with ctlmgr on it.
@@ -32,7 +32,7 @@ impl World {
             assert_eq!(check(&self.settings, &plan, &snapshot), []);
             self.kernel.apply(&plan);
             for step in &plan.steps {
-                self.state.learn(step, &Outcome::Done, snapshot.at);
+                self.state.learn(step, &outcome(step), snapshot.at);
                 self.rungs.push(step.rung);
                 self.steps.push((snapshot.at.0 / 1000, step.clone()));
             }

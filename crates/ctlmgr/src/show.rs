@@ -141,6 +141,7 @@ fn decision(decision: &Decision) {
         Some(Outcome::Done) => "done".to_owned(),
         Some(Outcome::Reclaimed(bytes)) => format!("got {bytes}"),
         Some(Outcome::Vanished) => "the cgroup was gone".to_owned(),
+        Some(Outcome::Overtaken) => "not written: use had grown beyond it".to_owned(),
         Some(Outcome::Overridden(value)) => format!("another writer set {value}"),
         Some(Outcome::Failed(error)) => format!("failed: {error}"),
     };

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_act::{Stopper, UnitProperties};
-use ctlmgr_model::{Action, Mode, Outcome, Snapshot, Step};
+use ctlmgr_model::{Action, Millis, Mode, Outcome, Snapshot, Step};
 use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
@@ -39,7 +39,8 @@ impl<U: UnitProperties> Daemon<U> {
             },
             Report::Reclaimed(outcomes) => {
                 self.busy.reclaiming = false;
-                outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));
+                let at = self.now();
+                outcomes.into_iter().for_each(|(step, outcome)| self.learn_one(step, outcome, at));
             }
             Report::Stopped(step, outcome) => {
                 self.busy.stopping = false;
@@ -71,6 +72,8 @@ impl<U: UnitProperties> Daemon<U> {
         self.last = Some(Last { plan, host, gaps });
         match self.settings.memory.mode {
             Mode::Act if violations.is_empty() && self.journal.is_some() => self.act(steps),
+            // Whatever is wrong with the plan, to give back what is held is right.
+            Mode::Act if self.journal.is_some() => self.act(only_releases(steps)),
             _ => steps.into_iter().for_each(|step| self.remember(step, None)),
         }
     }
@@ -103,15 +106,17 @@ impl<U: UnitProperties> Daemon<U> {
     fn learn(&mut self, outcomes: Vec<(Step, Outcome)>) {
         let at = self.now();
         self.learned_at = at;
-        for (step, outcome) in outcomes {
-            self.state.learn(&step, &outcome, at);
-            self.recorder.note(|| Event::Learned {
-                step: Box::new(step.clone()),
-                outcome: outcome.clone(),
-                at,
-            });
-            self.account(step, outcome);
-        }
+        outcomes.into_iter().for_each(|(step, outcome)| self.learn_one(step, outcome, at));
+    }
+
+    fn learn_one(&mut self, step: Step, outcome: Outcome, at: Millis) {
+        self.state.learn(&step, &outcome, at);
+        self.recorder.note(|| Event::Learned {
+            step: Box::new(step.clone()),
+            outcome: outcome.clone(),
+            at,
+        });
+        self.account(step, outcome);
     }
 
     fn account(&mut self, step: Step, outcome: Outcome) {
@@ -140,6 +145,7 @@ impl<U: UnitProperties> Daemon<U> {
                 debug!(%path, bytes = bytes.0, reason, "reclaimed");
             }
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
+            Outcome::Overtaken => debug!(%path, %step, "use grew beyond it meanwhile"),
             Outcome::Overridden(value) => {
                 self.counters.overrides += 1;
                 warn!(%path, %value, %step, "another writer was there at once");
@@ -157,4 +163,8 @@ impl<U: UnitProperties> Daemon<U> {
         let plan = self.last.as_ref().map(|l| &l.plan);
         self.history.remember((self.now(), unix_ms), step, outcome, plan);
     }
+}
+
+fn only_releases(steps: Vec<Step>) -> Vec<Step> {
+    steps.into_iter().filter(|s| matches!(s.action, Action::Release { .. })).collect()
 }

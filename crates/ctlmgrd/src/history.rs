@@ -48,7 +48,7 @@ impl History {
 
     fn last_like(&self, step: &Step) -> Option<&Decision> {
         let mut all = self.kept.iter().map(|k| &k.decision);
-        all.find(|d| is_same_knob(&d.step.action, &step.action) && d.step.path == step.path)
+        all.find(|d| is_like(&d.step, step))
     }
 
     /// Looks at the effect of what was decided half a minute ago.
@@ -61,11 +61,27 @@ impl History {
         }
     }
 
-    /// The newest decisions about a cgroup and its ancestors.
+    /// Decisions about a cgroup and its ancestors, newest first: of each kind the last one and the
+    /// last one whose effect is known, or reclaim would push out all others.
     pub(crate) fn concerning(&self, path: &CgroupPath, most: usize) -> Vec<Decision> {
-        let all = self.kept.iter().map(|k| &k.decision);
-        all.filter(|d| path.is_within(&d.step.path)).take(most).cloned().collect()
+        let mut found: Vec<&Decision> = Vec::new();
+        for decision in self.kept.iter().map(|k| &k.decision) {
+            let mut alike = found.iter().filter(|d| is_like(&d.step, &decision.step));
+            let is_news = match decision.after {
+                Some(_) => alike.all(|d| d.after.is_none()),
+                None => alike.next().is_none(),
+            };
+            if is_news && path.is_within(&decision.step.path) {
+                found.push(decision);
+            }
+        }
+        found.into_iter().take(most).cloned().collect()
     }
+}
+
+/// Whether two steps do the same kind of thing to the same cgroup.
+fn is_like(a: &Step, b: &Step) -> bool {
+    a.path == b.path && is_same_knob(&a.action, &b.action)
 }
 
 /// All workloads at or below a cgroup taken together; `None` if there is none.
@@ -133,6 +149,19 @@ mod tests {
     }
 
     #[test]
+    fn of_each_kind_the_last_one_and_the_last_with_an_effect_are_shown() {
+        let mut history = History::default();
+        for second in [1, 2, 50, 60] {
+            let at = Millis(second * 1000);
+            let before = plan(at.0, 300);
+            history.remember((at, second), reclaim(), Some(Outcome::Done), Some(&before));
+        }
+        history.look(&plan(40_000, 250));
+        let shown = history.concerning(&CgroupPath::new("a.slice/x.scope"), 9);
+        assert_eq!(shown.iter().map(|d| d.unix_ms).collect::<Vec<_>>(), [60, 2]);
+    }
+
+    #[test]
     fn the_same_again_while_observing_is_no_news() {
         let mut history = History::default();
         let count = |h: &History| h.concerning(&CgroupPath::new("a.slice/x.scope"), 9).len();
@@ -140,6 +169,6 @@ mod tests {
         history.remember((Millis(2000), 8), reclaim(), None, None);
         assert_eq!(count(&history), 1);
         history.remember((Millis(3000), 9), reclaim(), Some(Outcome::Done), None);
-        assert_eq!(count(&history), 2);
+        assert_eq!(history.kept.len(), 2);
     }
 }

@@ -125,6 +125,7 @@ async fn carry_out_one<U: UnitProperties>(
             Ok(outcome(give_back(actuator, journal, &saved).await))
         }
         (Action::Set { .. } | Action::Stop { .. }, None) => Ok(Outcome::Vanished),
+        (_, Some(saved)) if actuator.is_overtaken(&saved) => Ok(Outcome::Overtaken),
         (_, Some(saved)) => {
             let had_setting = actuator.has_setting(&saved);
             let noted = Saved { had_setting, ..saved.clone() };

@@ -1,8 +1,8 @@
-//! A load generator: holds a set of memory, touches random pages of it at a pace, and reports how
-//! well it goes, one JSON object per second.
+//! A load generator: holds a set of memory or of page cache, touches random pages of it at a pace,
+//! and reports how well it goes, one JSON object per second.
 //!
-//! Pages hold random data (zero-filled ones never reach swap). A touch reads and writes one word
-//! of one page. What a thread could not do in time is dropped, not queued, so that `pace` says
+//! Pages hold random data (zero-filled ones never reach swap). A touch reads one word of one page,
+//! and in memory writes it too. What a thread could not do in time is dropped, not queued, so that `pace` says
 //! what a user of the service would have got.
 
 mod histogram;
@@ -34,6 +34,12 @@ struct Arguments {
     /// Threads; the set and the rate are divided among them.
     #[arg(long, default_value_t = 1)]
     threads: u64,
+    /// Size before the first step, in MiB.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Keep the set in files with this name in front: page cache instead of anonymous memory.
+    #[arg(long)]
+    file: Option<PathBuf>,
     /// Grow to the size in this many equal steps.
     #[arg(long, default_value_t = 1)]
     steps: u32,
@@ -70,6 +76,8 @@ fn main() -> Result<()> {
     let shared = Mutex::new(Histogram::default());
     let started = Instant::now();
     let plan = Plan {
+        first_mib: arguments.first.div_ceil(arguments.threads.max(1)),
+        file: arguments.file.clone(),
         size_mib: arguments.size.div_ceil(arguments.threads.max(1)),
         touches_per_mib: arguments.rate,
         steps: arguments.steps.max(1),
@@ -79,7 +87,12 @@ fn main() -> Result<()> {
     std::thread::scope(|scope| {
         for thread in 0..arguments.threads.max(1) {
             let (plan, shared, stop) = (&plan, &shared, &stop);
-            scope.spawn(move || run(plan, thread, shared, stop));
+            scope.spawn(move || {
+                if let Err(error) = run(plan, thread, shared, stop) {
+                    eprintln!("hog: thread {thread}: {error}");
+                    std::process::exit(1);
+                }
+            });
         }
         let result = report(&arguments, &plan, &shared);
         stop.store(true, Ordering::Relaxed);

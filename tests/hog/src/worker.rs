@@ -1,5 +1,9 @@
 //! One thread: grows its part of the set and touches it.
 
+use std::fs::File;
+use std::io::{Result, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -16,11 +20,15 @@ const BATCH: Duration = Duration::from_millis(20);
 /// What each thread does.
 #[derive(Debug)]
 pub struct Plan {
+    /// Size before the first step, and after the last one.
+    pub first_mib: u64,
     pub size_mib: u64,
     pub touches_per_mib: u64,
     pub steps: u32,
     pub step: Duration,
     pub started: Instant,
+    /// Keep the set in files with this name in front, so that it is page cache.
+    pub file: Option<PathBuf>,
 }
 
 impl Plan {
@@ -31,7 +39,8 @@ impl Plan {
             true => u64::from(self.steps),
             false => (passed.as_millis() / self.step.as_millis()) as u64 + 1,
         };
-        self.size_mib * step.min(u64::from(self.steps)) / u64::from(self.steps)
+        let grown = self.size_mib.saturating_sub(self.first_mib);
+        self.first_mib + grown * step.min(u64::from(self.steps)) / u64::from(self.steps)
     }
 }
 
@@ -47,18 +56,83 @@ impl Random {
     }
 }
 
+/// One thread's part of the set.
+enum Set {
+    Memory(Vec<Vec<u64>>),
+    File { file: File, mib: u64 },
+}
+
+impl Set {
+    fn new(plan: &Plan, thread: u64) -> Result<Set> {
+        let Some(path) = &plan.file else { return Ok(Set::Memory(Vec::new())) };
+        let path = path.with_extension(thread.to_string());
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Set::File { file, mib: 0 })
+    }
+
+    fn mib(&self) -> u64 {
+        match self {
+            Set::Memory(segments) => segments.len() as u64,
+            Set::File { mib, .. } => *mib,
+        }
+    }
+
+    /// Adds segments of one MiB of random data until the set has the wanted size.
+    fn grow(&mut self, wanted_mib: u64, random: &mut Random) -> Result<()> {
+        let words = PAGES_PER_MIB as usize * PAGE_WORDS;
+        let before = self.mib();
+        for _ in before..wanted_mib {
+            let segment: Vec<u64> = (0..words).map(|_| random.next()).collect();
+            match self {
+                Set::Memory(segments) => segments.push(segment),
+                Set::File { file, mib } => {
+                    let bytes: Vec<u8> = segment.iter().flat_map(|w| w.to_ne_bytes()).collect();
+                    file.write_all(&bytes)?;
+                    *mib += 1;
+                }
+            }
+        }
+        match self {
+            // Dirty pages would be another experiment.
+            Set::File { file, mib } if *mib > before => file.sync_data(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads, and in memory writes, one word of a page.
+    fn touch(&mut self, page: u64) -> Result<()> {
+        match self {
+            Set::Memory(segments) => {
+                let segment = &mut segments[(page / PAGES_PER_MIB) as usize];
+                let word = (page % PAGES_PER_MIB) as usize * PAGE_WORDS;
+                segment[word] = segment[word].wrapping_add(1);
+                Ok(())
+            }
+            Set::File { file, .. } => {
+                let mut word = [0; 8];
+                file.read_exact_at(&mut word, page * PAGE_WORDS as u64 * 8)?;
+                std::hint::black_box(word);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// Runs one thread until `stop`.
-pub fn run(plan: &Plan, thread: u64, shared: &Mutex<Histogram>, stop: &AtomicBool) {
+///
+/// # Errors
+/// Its file cannot be made, written or read.
+pub fn run(plan: &Plan, thread: u64, shared: &Mutex<Histogram>, stop: &AtomicBool) -> Result<()> {
     let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (thread + 1));
-    let mut set: Vec<Vec<u64>> = Vec::new();
+    let mut set = Set::new(plan, thread)?;
     let mut next = Instant::now();
     let mut owed = 0.0;
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
-        grow(&mut set, plan.wanted_mib(now), &mut random);
-        owed += (plan.touches_per_mib * set.len() as u64) as f64 * BATCH.as_secs_f64();
+        set.grow(plan.wanted_mib(now), &mut random)?;
+        owed += (plan.touches_per_mib * set.mib()) as f64 * BATCH.as_secs_f64();
         let deadline = Instant::now() + BATCH;
-        let batch = touch(&mut set, &mut owed, deadline, &mut random);
+        let batch = touch(&mut set, &mut owed, deadline, &mut random)?;
         shared.lock().unwrap_or_else(|e| e.into_inner()).merge(&batch);
         next += BATCH;
         let now = Instant::now();
@@ -68,30 +142,21 @@ pub fn run(plan: &Plan, thread: u64, shared: &Mutex<Histogram>, stop: &AtomicBoo
         }
         wait_until(next);
     }
-}
-
-/// Adds segments of one MiB of random data until the set has the wanted size.
-fn grow(set: &mut Vec<Vec<u64>>, wanted_mib: u64, random: &mut Random) {
-    while (set.len() as u64) < wanted_mib {
-        let words = PAGES_PER_MIB as usize * PAGE_WORDS;
-        set.push((0..words).map(|_| random.next()).collect());
-    }
+    Ok(())
 }
 
 fn touch(
-    set: &mut [Vec<u64>],
+    set: &mut Set,
     owed: &mut f64,
     deadline: Instant,
     random: &mut Random,
-) -> Histogram {
+) -> Result<Histogram> {
     let mut histogram = Histogram::default();
-    let pages = set.len() as u64 * PAGES_PER_MIB;
+    let pages = set.mib() * PAGES_PER_MIB;
     while *owed >= 1.0 && pages > 0 {
         let page = random.next() % pages;
-        let segment = &mut set[(page / PAGES_PER_MIB) as usize];
-        let word = (page % PAGES_PER_MIB) as usize * PAGE_WORDS;
         let before = Instant::now();
-        segment[word] = segment[word].wrapping_add(1);
+        set.touch(page)?;
         let after = Instant::now();
         histogram.add((after - before).as_nanos() as u64);
         *owed -= 1.0;
@@ -99,5 +164,5 @@ fn touch(
             break;
         }
     }
-    histogram
+    Ok(histogram)
 }

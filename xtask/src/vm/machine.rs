@@ -182,10 +182,28 @@ impl Machine {
 
     /// Runs a command and copies what it prints to `out` as it comes.
     pub fn run_into(&mut self, script: &str, within: Duration, out: &mut dyn Write) -> Result<i64> {
-        self.try_run(script, within, out).map_err(|error| error.context(self.last_words()))
+        self.run_with(script, within, &mut |_, bytes| {
+            out.write_all(bytes)?;
+            Ok(out.flush()?)
+        })
     }
 
-    fn try_run(&mut self, script: &str, within: Duration, out: &mut dyn Write) -> Result<i64> {
+    /// Runs a command; `take` gets what it prints as it comes, and may turn to the machine.
+    pub fn run_with(
+        &mut self,
+        script: &str,
+        within: Duration,
+        take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
+    ) -> Result<i64> {
+        self.try_run(script, within, take).map_err(|error| error.context(self.last_words()))
+    }
+
+    fn try_run(
+        &mut self,
+        script: &str,
+        within: Duration,
+        take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
+    ) -> Result<i64> {
         self.commands += 1;
         let file = format!("/run/xtask.{}.out", self.commands);
         let quoted = script.replace('\'', "'\\''");
@@ -198,8 +216,7 @@ impl Machine {
             let status = self.agent()?.status(pid)?;
             let bytes = self.agent()?.read_from(&file, seen)?;
             seen += bytes.len() as u64;
-            out.write_all(&bytes)?;
-            out.flush()?;
+            take(self, &bytes)?;
             if let Some(status) = status {
                 return Ok(status);
             }

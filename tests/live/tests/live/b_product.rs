@@ -103,6 +103,51 @@ fn units_and_containers_in_system_slice_are_covered() -> Result<()> {
     Ok(())
 }
 
+/// Containers of other engines, and of projects that have a slice of their own.
+#[test]
+fn podman_rootless_and_nested_slices_are_covered() -> Result<()> {
+    let id = "0123456789abcdef".repeat(4);
+    let shop = Container::start("shop", 48, "--cgroup-parent ctlmgr-shop.slice")?;
+    // What podman and a rootless dockerd would make; both are scopes with a payload.
+    let podman = format!("/sys/fs/cgroup/machine.slice/libpod-{id}.scope");
+    sh(&format!(
+        "systemd-run --quiet --scope --slice=machine.slice --unit=libpod-{id} sh -c \
+         'dd if=/dev/urandom of=/dev/shm/podman bs=1M count=48 2>/dev/null; exec sleep 100000' \
+         >/dev/null 2>&1 &"
+    ))?;
+    let manager = "/sys/fs/cgroup/user.slice/user-4242.slice/user@4242.service";
+    let rootless = format!("{manager}/user.slice/docker-{id}.scope");
+    sh("printf '[Service]\\nSlice=user-4242.slice\\nDelegate=yes\\nExecStart=sleep 100000\\n' \
+        >/run/systemd/system/user@4242.service; systemctl daemon-reload; systemctl start user@4242")?;
+    sh(&format!(
+        "set -e; mkdir -p {rootless} {manager}/init.scope; \
+         cat {manager}/cgroup.procs | while read -r p; do echo $p >{manager}/init.scope/cgroup.procs; done; \
+         echo +memory >{manager}/cgroup.subtree_control; echo +memory >{manager}/user.slice/cgroup.subtree_control; \
+         (read -r self _ </proc/self/stat; echo $self >{rootless}/cgroup.procs; \
+         dd if=/dev/urandom of=/dev/shm/rootless bs=1M count=48 2>/dev/null; exec sleep 100000) >/dev/null 2>&1 &"
+    ))?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&shop)?;
+    eventually("the nested slice is covered up to the top", || {
+        Ok(knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")? >= shop.knob("memory.low")?)
+    })?;
+    for scope in [&podman, &rootless] {
+        eventually("it is protected below covered ancestors", || {
+            let low = knob(&format!("{scope}/memory.low"))?;
+            let top = scope.split('/').take(5).collect::<Vec<_>>().join("/");
+            Ok(low > 40 * MIB && knob(&format!("{top}/memory.low"))? >= low)
+        })?;
+    }
+    drop(shop);
+    let result = ctlmgr.stop_and_expect_pristine();
+    sh(&format!(
+        "systemctl stop libpod-{id}.scope user@4242.service; \
+         rm -f /dev/shm/podman /dev/shm/rootless /run/systemd/system/user@4242.service; \
+         systemctl daemon-reload"
+    ))?;
+    result
+}
+
 #[test]
 fn a_floor_becomes_memory_min_up_to_the_root() -> Result<()> {
     let web = Container::start("web", 64, "")?;

@@ -1,0 +1,179 @@
+//! Closed loop: the machine and the wishes change, shares settle again.
+
+use std::collections::BTreeMap;
+
+use ctlmgr_model::{Action, Bytes, CgroupPath, Knob, Mode, Settings};
+use ctlmgr_policy::{State, check, decide};
+use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
+use proptest::prelude::*;
+
+fn mib(n: u64) -> Bytes {
+    Bytes::mib(n)
+}
+
+/// A host with ctlmgr on it, and every value it wrote.
+struct World {
+    kernel: Kernel,
+    settings: Settings,
+    state: State,
+    /// Seconds and values, per knob.
+    written: BTreeMap<(CgroupPath, Knob), Vec<(u64, u64)>>,
+}
+
+impl World {
+    fn new(kernel: Kernel) -> World {
+        let mut settings = Settings::default();
+        settings.memory.mode = Mode::Act;
+        World { kernel, settings, state: State::default(), written: BTreeMap::new() }
+    }
+
+    fn run(&mut self, seconds: u32) {
+        for _ in 0..seconds {
+            self.kernel.tick();
+            let snapshot = self.kernel.snapshot();
+            let (plan, state) = decide(&self.settings, std::mem::take(&mut self.state), &snapshot);
+            self.state = state;
+            assert_eq!(check(&self.settings, &plan, &snapshot), []);
+            self.kernel.apply(&plan);
+            for step in &plan.steps {
+                self.state.learn(step, &outcome(step), snapshot.at);
+                let (knob, value) = match step.action {
+                    Action::Set { knob, to, .. } => (knob, to),
+                    Action::Release { knob, prior, .. } => (knob, prior),
+                    _ => continue,
+                };
+                let series = self.written.entry((step.path.clone(), knob)).or_default();
+                series.push((snapshot.at.0 / 1000, value.0));
+            }
+        }
+    }
+
+    /// Settles, changes something, and gives it a minute.
+    fn change(&mut self, change: impl FnOnce(&mut Kernel)) {
+        self.run(120);
+        self.written.clear();
+        change(&mut self.kernel);
+        self.run(60);
+    }
+
+    /// How often a knob turned round.
+    fn turns(series: &[(u64, u64)]) -> usize {
+        let up: Vec<bool> = series.windows(2).map(|w| w[1].1 > w[0].1).collect();
+        up.windows(2).filter(|w| w[0] != w[1]).count()
+    }
+
+    /// Fails if a protection turned round more than twice, or still moved after ten seconds.
+    fn expect_settled(&self, changed_at: u64) -> Result<(), String> {
+        let protection = self.written.iter().filter(|((_, knob), _)| *knob == Knob::MemoryLow);
+        for ((path, _), series) in protection {
+            if World::turns(series) > 2 {
+                return Err(format!("{path} turned {} times: {series:?}", World::turns(series)));
+            }
+            let then = series.iter().rfind(|(at, _)| *at <= changed_at + 10);
+            let (Some((_, then)), Some((_, end))) = (then, series.last()) else { continue };
+            if then.abs_diff(*end) > (*end / 10).max(mib(24).0) {
+                return Err(format!("{path} moved from {then} to {end} after 10 s: {series:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn three() -> Kernel {
+    let sets = vec![
+        Set::managed("a", mib(500), Some(mib(500)), 100),
+        Set::managed("b", mib(700), Some(mib(700)), 200),
+        Set::managed("c", mib(400), Some(mib(400)), 50),
+    ];
+    Kernel::new(mib(2000), Lru::Mglru, sets)
+}
+
+#[test]
+fn a_machine_that_shrinks_settles_within_ten_seconds() {
+    for left in [1700, 1400, 1100] {
+        let mut world = World::new(three());
+        world.change(|kernel| kernel.total = mib(left));
+        world.expect_settled(121).unwrap();
+        let sum: Bytes = world.kernel.sets.iter().map(|s| s.resident).sum();
+        assert!(sum < mib(left));
+    }
+}
+
+#[test]
+fn newcomers_weights_and_promises_settle_within_ten_seconds() {
+    let mut world = World::new(three());
+    world.change(|kernel| kernel.sets.push(Set::managed("new", mib(600), Some(mib(600)), 100)));
+    world.expect_settled(121).unwrap();
+    let mut world = World::new(Kernel { total: mib(1400), ..three() });
+    world.change(|kernel| kernel.sets[2].weight = 1000);
+    world.expect_settled(121).unwrap();
+    assert!(world.kernel.sets[2].resident_part() > 0.95, "{:?}", world.kernel.sets[2]);
+    let mut world = World::new(Kernel { total: mib(1400), ..three() });
+    world.change(|kernel| kernel.sets[0].promise = Some(mib(1000)));
+    world.expect_settled(121).unwrap();
+}
+
+#[test]
+fn who_goes_leaves_its_memory_to_the_others() {
+    let mut world = World::new(Kernel { total: mib(1500), ..three() });
+    world.change(|kernel| drop(kernel.sets.pop()));
+    assert!(world.kernel.sets.iter().all(|s| s.resident_part() > 0.97), "{:?}", world.kernel.sets);
+}
+
+/// The same situation, the same result, whoever started first.
+#[test]
+fn the_order_of_starts_does_not_matter() {
+    let parts = |reversed: bool| {
+        let kernel = three();
+        let mut all = kernel.sets.clone();
+        if reversed {
+            all.reverse();
+        }
+        let mut world = World::new(Kernel { total: mib(1500), sets: Vec::new(), ..kernel });
+        for set in all {
+            world.kernel.sets.push(set);
+            world.run(15);
+        }
+        world.run(120);
+        let mut parts: Vec<_> =
+            world.kernel.sets.iter().map(|s| (s.name.clone(), s.resident_part())).collect();
+        parts.sort_by(|a, b| a.0.cmp(&b.0));
+        parts
+    };
+    for (one, other) in parts(false).iter().zip(parts(true)) {
+        assert!((one.1 - other.1).abs() < 0.03, "{one:?} {other:?}");
+    }
+}
+
+#[test]
+fn two_thousand_containers_stay_within_the_machine() {
+    let sets: Vec<Set> = (0..2000)
+        .map(|i| Set::managed(&format!("w{i}"), mib(20 + i % 50), None, 1 + (i % 400) as u16))
+        .collect();
+    let mut world = World::new(Kernel::new(mib(80_000), Lru::Classic, sets));
+    world.run(12);
+    let held: Bytes = world.kernel.sets.iter().map(|s| s.resident).sum();
+    assert!(held < mib(80_000));
+    assert!(world.kernel.sets.iter().all(|s| s.resident > mib(2)), "nobody starves");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    /// Whatever the mix and the change: no protection swings.
+    #[test]
+    fn no_protection_swings(
+        sizes in proptest::collection::vec((50u64..600, 10u16..1000), 2..7), part in 50u64..95
+    ) {
+        let sets: Vec<Set> = sizes.iter().enumerate()
+            .map(|(i, (size, weight))| Set::managed(&format!("w{i}"), mib(*size), Some(mib(*size)), *weight))
+            .collect();
+        let total: u64 = sizes.iter().map(|(size, _)| size).sum::<u64>() + 300;
+        let mut world = World::new(Kernel::new(mib(total), Lru::Classic, sets));
+        world.change(|kernel| kernel.total = mib(total * part / 100));
+        for ((path, knob), series) in &world.written {
+            let turns = World::turns(series);
+            prop_assert!(*knob != Knob::MemoryLow || turns <= 2, "{path} {turns} {series:?}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Tables and pictures of a bench.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::scene::{POLICIES, STEPS, Scene};
+use crate::dist;
+use crate::lab::{Record, mean};
+use crate::picture::{Line, Panel, draw};
+
+/// One run of one policy.
+pub struct Run {
+    pub policy: usize,
+    pub record: Record,
+}
+
+/// Everything that was measured so far.
+pub struct Results<'a> {
+    pub scene: &'a Scene,
+    pub step_secs: u32,
+    pub runs: Vec<Run>,
+}
+
+/// One hog in one step: means over its second half.
+#[derive(Clone, Copy)]
+struct Felt {
+    /// Part of its set in memory.
+    resident: f64,
+    /// Part of the wanted touches that were made.
+    pace: f64,
+    /// Latency of a touch, in microseconds.
+    p50_us: f64,
+    p99_us: f64,
+    /// Working-set pages that came back since before the pressure.
+    refaults: u64,
+}
+
+impl Felt {
+    fn of(record: &Record, name: &str, step: usize, in_files: bool) -> Felt {
+        let of = || select(record, name, step);
+        let set = mean(of(), "set_mib").max(1.0);
+        let at = |step: usize, field: &str| -> u64 {
+            let step = step.to_string();
+            let wanted = [("of", name), ("step", step.as_str())];
+            record.select(&wanted).next().and_then(|v| v[field].as_u64()).unwrap_or(0)
+        };
+        let held =
+            if in_files { at(step, "cached_mib") as f64 } else { mean(of(), "resident_mib") };
+        Felt {
+            resident: held / set,
+            pace: mean(of(), "pace"),
+            p50_us: mean(of(), "p50_us"),
+            p99_us: mean(of(), "p99_us"),
+            refaults: at(step, "refaults").saturating_sub(at(0, "refaults")),
+        }
+    }
+}
+
+fn select<'a>(record: &'a Record, name: &str, step: usize) -> impl Iterator<Item = &'a Value> {
+    record.data.iter().filter(move |v| {
+        v["name"].as_str() == Some(name) && v["step"].as_u64() == Some(step as u64)
+    })
+}
+
+/// Standard deviation of a sample; 0 for fewer than two.
+fn deviation(values: &[f64]) -> f64 {
+    let n = values.len() as f64;
+    if n < 2.0 {
+        return 0.0;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt()
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(f64::MIN, f64::max)
+}
+
+impl Results<'_> {
+    /// Writes report and picture of what was measured so far.
+    pub fn write(&self) -> Result<()> {
+        let directory = dist::target().join("bench");
+        std::fs::create_dir_all(&directory)?;
+        let name = format!("memory-{}", self.scene.name);
+        std::fs::write(directory.join(format!("{name}.md")), self.report()?)?;
+        self.picture(&directory.join(format!("{name}.svg")))
+    }
+
+    fn of(&self, policy: usize) -> Vec<&Run> {
+        self.runs.iter().filter(|r| r.policy == policy).collect()
+    }
+
+    /// Policies that were measured, each with its runs.
+    fn measured(&self) -> impl Iterator<Item = (&'static str, Vec<&Run>)> {
+        let all = POLICIES.iter().enumerate().map(|(i, p)| (p.name, self.of(i)));
+        all.filter(|(_, runs)| !runs.is_empty())
+    }
+
+    /// Both hogs in a step.
+    fn pair(&self, run: &Run, step: usize) -> [Felt; 2] {
+        self.scene.hogs.map(|name| Felt::of(&run.record, name, step, self.scene.in_files))
+    }
+
+    pub fn report(&self) -> Result<String> {
+        let mut out = String::new();
+        let [first, second] = self.scene.hogs;
+        writeln!(
+            out,
+            "{}. Steps of {} s; means over the second half of each; {first} / {second}; every run \
+             is shown.\n",
+            self.scene.about, self.step_secs
+        )?;
+        let step = self.scene.pressure.label();
+        writeln!(
+            out,
+            "| policy | run | {step} | resident | pace | p50 µs | p99 µs | refaults | outside MiB |"
+        )?;
+        writeln!(out, "|---|---|---|---|---|---|---|---|---|")?;
+        for (name, runs) in self.measured() {
+            for (n, run) in runs.into_iter().enumerate() {
+                (1..=STEPS).try_for_each(|s| self.line(&mut out, name, (n + 1, run), s))?;
+            }
+        }
+        self.verdicts(&mut out)?;
+        self.totals(&mut out)?;
+        self.counters(&mut out)?;
+        Ok(out)
+    }
+
+    fn line(
+        &self,
+        out: &mut String,
+        name: &str,
+        (n, run): (usize, &Run),
+        step: usize,
+    ) -> Result<()> {
+        let [a, b] = self.pair(run, step);
+        let outside = mean(select(&run.record, "pressure", step), "resident_mib");
+        writeln!(
+            out,
+            "| {name} | {n} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} |",
+            self.scene.pressure.steps()[step - 1],
+            a.resident,
+            b.resident,
+            a.pace,
+            b.pace,
+            a.p50_us,
+            b.p50_us,
+            a.p99_us,
+            b.p99_us,
+            a.refaults,
+            b.refaults
+        )?;
+        Ok(())
+    }
+
+    /// The figures that the goals are about, worst over all runs and steps.
+    fn verdicts(&self, out: &mut String) -> Result<()> {
+        let second = self.scene.hogs[1];
+        writeln!(
+            out,
+            "\n| policy | largest difference of resident parts | largest difference of slowdowns | least (pace {second} - pace of the other) | least pace {second} | largest deviation over runs of a resident part | of a pace |"
+        )?;
+        writeln!(out, "|---|---|---|---|---|---|---|")?;
+        for (name, runs) in self.measured() {
+            let all: Vec<[Felt; 2]> =
+                runs.iter().flat_map(|r| (1..=STEPS).map(|s| self.pair(r, s))).collect();
+            let most = |f: fn(&[Felt; 2]) -> f64| largest(all.iter().map(f));
+            let spread = |f: fn(&Felt) -> f64| self.spread(&runs, f);
+            writeln!(
+                out,
+                "| {name} | {:.3} | {:.2} | {:+.2} | {:.2} | {:.3} | {:.2} |",
+                most(|[a, b]| (a.resident - b.resident).abs()),
+                most(|[a, b]| (a.pace - b.pace).abs()),
+                -most(|[a, b]| a.pace - b.pace),
+                -most(|[_, b]| -b.pace),
+                spread(|f| f.resident),
+                spread(|f| f.pace),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Largest standard deviation over runs, of either hog in any step.
+    fn spread(&self, runs: &[&Run], of: fn(&Felt) -> f64) -> f64 {
+        let at = |hog: usize, step: usize| {
+            let values: Vec<f64> = runs.iter().map(|r| of(&self.pair(r, step)[hog])).collect();
+            deviation(&values)
+        };
+        largest((0..2).flat_map(|hog| (1..=STEPS).map(move |step| at(hog, step))))
+    }
+
+    /// Touches made by both, as a part of those wanted: each step, and against the best policy.
+    fn totals(&self, out: &mut String) -> Result<()> {
+        let weights: Vec<f64> =
+            (0..2).map(|i| f64::from(self.scene.sizes[i] * self.scene.rates[i])).collect();
+        let total = |run: &Run, step: usize| {
+            let [a, b] = self.pair(run, step);
+            (a.pace * weights[0] + b.pace * weights[1]) / (weights[0] + weights[1])
+        };
+        let of_steps = |runs: &[&Run]| -> Vec<f64> {
+            let mean = |s| runs.iter().map(|r| total(r, s)).sum::<f64>() / runs.len() as f64;
+            (1..=STEPS).map(mean).collect()
+        };
+        let rows: Vec<_> = self.measured().map(|(name, runs)| (name, of_steps(&runs))).collect();
+        let best = |s: usize| largest(rows.iter().map(|(_, totals)| totals[s]));
+        writeln!(
+            out,
+            "\n| policy | throughput of both, of what is wanted, at each step | mean | least part of the best policy's at a step |"
+        )?;
+        writeln!(out, "|---|---|---|---|")?;
+        for (name, totals) in &rows {
+            let shown: Vec<String> = totals.iter().map(|t| format!("{t:.2}")).collect();
+            let least = -largest(totals.iter().enumerate().map(|(s, t)| -t / best(s).max(1e-9)));
+            let mean = totals.iter().sum::<f64>() / STEPS as f64;
+            writeln!(out, "| {name} | {} | {mean:.2} | {least:.2} |", shown.join(" "))?;
+        }
+        Ok(())
+    }
+
+    fn counters(&self, out: &mut String) -> Result<()> {
+        writeln!(
+            out,
+            "\n| policy | run | pages by kswapd | by direct reclaim | swapped in | swapped out | ctlmgrd CPU s |"
+        )?;
+        writeln!(out, "|---|---|---|---|---|---|---|")?;
+        for (name, runs) in self.measured() {
+            for (n, run) in runs.into_iter().enumerate() {
+                let count = |counter| run.record.counter(counter).unwrap_or(0);
+                let vm = ["pgsteal_kswapd", "pgsteal_direct", "pswpin", "pswpout"];
+                let vm: Vec<String> = vm.iter().map(|c| count(c).to_string()).collect();
+                let cpu = count("ctlmgr_cpu_nsec") / 1_000_000_000;
+                writeln!(out, "| {name} | {} | {} | {cpu} |", n + 1, vm.join(" | "))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn picture(&self, path: &Path) -> Result<()> {
+        let hogs = self.scene.hogs;
+        let steps = self.scene.pressure.steps();
+        let panels: Vec<Panel> = self
+            .measured()
+            .map(|(name, runs)| {
+                let line = |hog: usize, field: fn(&Felt) -> f64, label: &str| {
+                    let at = |s: usize| {
+                        let sum: f64 = runs.iter().map(|r| field(&self.pair(r, s)[hog])).sum();
+                        (f64::from(steps[s - 1]), sum / runs.len() as f64 * 100.0)
+                    };
+                    let points = (1..=STEPS).map(at).collect();
+                    Line { name: format!("{} {label}", hogs[hog]), points }
+                };
+                Panel {
+                    title: name.to_owned(),
+                    unit: "per cent".to_owned(),
+                    x: self.scene.pressure.label().to_owned(),
+                    lines: vec![
+                        line(0, |f| f.resident, "resident"),
+                        line(1, |f| f.resident, "resident"),
+                        line(0, |f| f.pace, "pace"),
+                        line(1, |f| f.pace, "pace"),
+                    ],
+                    marks: Vec::new(),
+                    top: 110.0,
+                }
+            })
+            .collect();
+        draw(path, &format!("{}: means over runs", self.scene.about), &panels, 2)
+    }
+}
