@@ -13,6 +13,9 @@ use crate::systemd::{UnitError, UnitProperties};
 /// A reclaim step stops asking for more after this time; the next plan sees how far it came.
 const RECLAIM_TIME: Duration = Duration::from_secs(2);
 
+/// Use this far above a memory.high is what the kernel itself lets pass for a moment.
+const BESIDE_LIMIT: Bytes = Bytes::mib(4);
+
 /// Writes to one host.
 #[derive(Debug, Clone)]
 pub struct Actuator<U> {
@@ -48,11 +51,20 @@ impl<U: UnitProperties> Actuator<U> {
     }
 
     /// Whether use has grown beyond a memory.high since it was decided. The kernel would reclaim the
-    /// difference within the write, and the writer may be PID 1.
+    /// difference within the write, and the writer may be PID 1: also when another property of the
+    /// unit is set, because the manager writes memory.high along with it.
     pub fn is_overtaken(&self, saved: &Saved) -> bool {
-        let dir = || self.open(&saved.path, saved.id).ok().flatten();
-        let current = || read_file(&dir()?, "memory.current").ok().flatten();
-        saved.knob == Knob::MemoryHigh && current().is_some_and(|current| current >= saved.ours)
+        let Some(dir) = self.open(&saved.path, saved.id).ok().flatten() else { return false };
+        let file = |name| read_file(&dir, name).ok().flatten();
+        let Some(current) = file("memory.current") else { return false };
+        match saved.knob {
+            Knob::MemoryHigh => current >= saved.ours,
+            Knob::CgroupFreeze => false,
+            Knob::MemoryLow | Knob::MemoryMin => {
+                let is_over = |high| current > high + BESIDE_LIMIT;
+                saved.path.unit().is_some() && file("memory.high").is_some_and(is_over)
+            }
+        }
     }
 
     /// Reclaims `amount` from a cgroup, at most `chunk` at a time.

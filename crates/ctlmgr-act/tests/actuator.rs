@@ -152,6 +152,8 @@ async fn a_limit_that_use_has_passed_meanwhile_is_overtaken() {
     let released = Saved { before: Bytes(8 << 20), ..lower(u64::MAX) };
     assert!(!w.actuator.is_overtaken(&released), "to let go is always right");
     assert!(!w.actuator.is_overtaken(&w.saved(SCOPE, 8192)), "protection may lie below use");
+    w.host.write(&format!("sys/fs/cgroup/{SCOPE}/memory.high"), "2097152\n");
+    assert!(w.actuator.is_overtaken(&w.saved(SCOPE, 8192)), "but the limit goes along with it");
 }
 
 /// The manager has no property for it, and does not touch what others freeze.

@@ -129,7 +129,7 @@ pub const KEYS: &[Key] = &[
         "kill_grace_secs",
         "seconds, 1–86400",
         "30",
-        "Time that a workload has to end by itself before it is killed.",
+        "Time that a container has to end by itself before it is killed; units have their own.",
     ),
     key(
         "memory",
@@ -157,7 +157,7 @@ pub const KEYS: &[Key] = &[
         "spared",
         "list of patterns",
         "[\"ctlmgr*\", \"docker.*\", \"containerd.*\", \"dbus*\", \"ssh*\", \"systemd-*\", \"init.scope\"]",
-        "Units that are never reclaimed from.",
+        "Units that are never reclaimed from, limited or stopped.",
     ),
     key(
         "classes",

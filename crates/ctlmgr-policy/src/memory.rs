@@ -178,12 +178,12 @@ impl<'a> Context<'a> {
 
     fn slow_down(&self, throttled: &Throttled<'a>) -> Option<Step> {
         let observed = read(throttled.group, Knob::MemoryHigh);
-        let band = self.dead_band(throttled.high);
+        let current = throttled.group.memory.current;
+        let (left, room) = (observed - current, throttled.high - current);
         // However small, a raise matters to who is about to run into its limit.
-        let is_near =
-            throttled.group.memory.current + self.settings.memory.hysteresis_bytes >= observed;
-        let is_raise = throttled.high > observed && is_near;
-        let is_small = observed.abs_diff(throttled.high) < band && !is_raise;
+        let is_raise = throttled.high > observed && room > Bytes::ZERO && left.0 <= room.0 / 2;
+        let difference = observed.abs_diff(throttled.high);
+        let is_small = difference < self.dead_band(throttled.high) && !is_raise;
         (!is_small)
             .then(|| self.step(Knob::MemoryHigh, throttled.group, throttled.high, &throttled.why))?
     }
@@ -638,5 +638,54 @@ mod tests {
         assert_eq!(e.weight, Weight::new(1000).unwrap());
         assert_eq!(e.promise, None);
         assert_eq!(e.complaints.len(), 1, "{:?}", e.complaints);
+    }
+
+    /// A heavy one that needs 500 MiB and has 100 MiB of cache beside, and one that gives way.
+    fn cache_and_hog() -> Snapshot {
+        let mut web = container("web", 11, M(500), None);
+        (web.group.memory.inactive_file, web.group.memory.current) = (M(100), M(600));
+        if let Source::Container(facts) = &mut web.source {
+            facts.labels.insert("ctlmgr.weight".to_owned(), "1000".to_owned());
+        }
+        let mut hog = container("hog", 12, M(900), None);
+        hog.group.memory.swap = M(300);
+        host(M(1600), vec![web, hog], Vec::new())
+    }
+
+    fn limit(plan: &Plan, id: u64) -> Option<Bytes> {
+        plan.steps.iter().find_map(|s| match s.action {
+            Action::Set { knob: Knob::MemoryHigh, to, .. } if s.id == CgroupId(id) => Some(to),
+            _ => None,
+        })
+    }
+
+    /// Its limit must not hide what it needs; that it holds cache beside is no excess.
+    #[test]
+    fn the_limit_of_who_needs_all_follows_its_use() {
+        let settings = Settings::default();
+        let mut snapshot = cache_and_hog();
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        assert!(plan.account.is_contended());
+        assert_eq!(limit(&plan, 11), Some(M(616)));
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.at = Millis(12_000);
+        snapshot.workloads[0].group.memory.anon = M(512);
+        snapshot.workloads[0].group.memory.current = M(612);
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert_eq!(limit(&plan, 11), Some(M(628)), "{:?}", plan.steps);
+    }
+
+    /// Estimates fade slowly; free memory says that nobody is short.
+    #[test]
+    fn with_memory_free_the_limit_of_who_gave_way_rises() {
+        let settings = Settings::default();
+        let mut snapshot = cache_and_hog();
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        snapshot.at = Millis(12_000);
+        snapshot.host.mem_free = M(400);
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert!(plan.account.is_contended());
+        assert!(limit(&plan, 12) >= Some(M(1050)), "{:?}", plan.steps);
     }
 }

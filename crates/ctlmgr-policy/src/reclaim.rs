@@ -123,7 +123,11 @@ fn pure_slices<'a>(
         }
     }
     let is_pure = |slice: &&Group| {
-        // Unmanaged containers are not among the parties, and reclaim on the slice would hit them.
+        // Units that nobody manages have no protection of ours there, spared ones included.
+        if snapshot.bystanders.iter().any(|b| b.path.is_within(&slice.path)) {
+            return false;
+        }
+        // Nor do unmanaged containers and small units, and reclaim on the slice would hit them.
         let current = slice.memory.current;
         let rest = current - managed.get(&slice.path).copied().unwrap_or_default();
         // Readings of parent and children are not of the same instant.

@@ -2,7 +2,8 @@
 //!
 //! # Terms
 //! *Near*: contention is there or could come with one burst. *Tense*: contended, and tasks of the host stalled for at least [`ENTRY`] of the last 10 s.
-//! *Uneasy*: contended, and stalled for at least [`EXIT`] or by an unknown part. *Dire*: contended,
+//! *Short*: free memory is hardly above headroom. *Uneasy*: contended, short, and stalled for at
+//! least [`EXIT`] or by an unknown part. *Dire*: contended,
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
 //! memory is left. *Suffering*: managed, below its share, and refaulting or stalling noticeably.
 //!
@@ -68,7 +69,14 @@ fn is_tense(account: &CapacityAccount, host: &HostSample) -> bool {
 
 /// Unknown is uneasy: who is held back already stays so only as long as memory is contended.
 fn is_uneasy(account: &CapacityAccount, host: &HostSample) -> bool {
-    account.is_contended() && host.pressure.is_none_or(|p| p.some.avg10_pct >= EXIT)
+    // By estimate and in fact: who is held back must not keep the host uneasy by its own waiting.
+    let is_stalling = host.pressure.is_none_or(|p| p.some.avg10_pct >= EXIT);
+    account.is_contended() && is_short(account, host) && is_stalling
+}
+
+/// Whether free memory is about where early reclaim keeps it, or below: estimates fade slowly.
+fn is_short(account: &CapacityAccount, host: &HostSample) -> bool {
+    host.mem_free < account.headroom + Bytes(account.headroom.0 / 4)
 }
 
 fn is_dire(account: &CapacityAccount, host: &HostSample) -> bool {
@@ -100,6 +108,11 @@ impl Keeping<'_, '_> {
         self.party.group.id
     }
 
+    /// Whether its share is less than it needs.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.share < self.party.estimate.demand
+    }
+
     /// What it holds beyond its share.
     pub(crate) fn excess(&self) -> Bytes {
         self.party.group.memory.current - self.share
@@ -117,6 +130,11 @@ pub(crate) struct Scene<'a, 's> {
 }
 
 impl<'a, 's> Scene<'a, 's> {
+    /// Whether memory is short, by estimate and in fact.
+    pub(crate) fn is_short(&self) -> bool {
+        self.account.is_contended() && is_short(self.account, &self.snapshot.host)
+    }
+
     /// How long the host has been tense.
     pub(crate) fn tense_for(&self) -> Option<Millis> {
         self.state.tension.tense_since.map(|since| self.snapshot.at.since(since))

@@ -66,6 +66,8 @@ mod pairs {
     }
 }
 
+/// Who was asked to give up memory is let off after this time.
+const ASKED_FOR: Millis = Millis(30_000);
 /// Least time between two writes of one knob.
 pub(crate) const WRITE_INTERVAL: Millis = Millis(1000);
 
@@ -138,9 +140,9 @@ impl State {
 
     /// Notes what the last rung does.
     pub(crate) fn note_last_resort(&mut self, steps: &[Step], at: Millis) {
-        if self.tension.dire_since.is_none() {
-            self.asked = None;
-        }
+        let is_dire = self.tension.dire_since.is_some();
+        // Its own stall while it is asked must not keep it asked.
+        self.asked = self.asked.filter(|(_, since)| is_dire && at.since(*since) < ASKED_FOR);
         if steps.iter().any(|s| matches!(s.action, Action::Stop { .. })) {
             self.stopped_at = Some(at);
         }

@@ -17,8 +17,9 @@
 //! # Algorithm
 //! Ramp: for whoever holds at least 1/64 of the machine: use + room, at least the share and the
 //! promise, while contention was near lately. It is written again only when less than half of the
-//! room is left, or more than half as much again. Who is above its share while memory is short has a
-//! step of room, and its limit goes down with it but not up.
+//! room is left, or more than half as much again. Who gives way by weight and is a step above its
+//! share while memory is short in fact has a step of room, and its limit goes down with it but not up;
+//! if it stands still, up to its ceiling.
 //!
 //! Brake: enter when tense, above the ceiling, and somebody suffers; stay, unless it holds clearly
 //! less than its share, until the host has been calm for a while. The value is the lower of the
@@ -27,7 +28,7 @@
 //!
 //! # Properties
 //! Never below the share nor below present use, a ramp never below the promise; never above what was
-//! there before; no brake without PSI or with nobody suffering; nothing on who is spared; after a
+//! there before; no new brake without PSI or with nobody suffering; nothing on who is spared; after a
 //! rest nothing is left.
 
 use ctlmgr_model::{Bytes, Group, Knob, Percent};
@@ -68,6 +69,8 @@ pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
 /// ([`crate::kill`]).
 fn ask(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, String)> {
     scene.state.asked.filter(|(id, _)| *id == keeping.id())?;
+    let class = keeping.party.entitlement.class.as_ref();
+    class.filter(|c| scene.settings.kill.contains(*c))?;
     let high = (keeping.party.group.memory.current + Bytes::mib(1)).max(keeping.share);
     Some((high, "asked to give up memory before it is stopped".to_owned()))
 }
@@ -111,9 +114,7 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
     let unasked = scene.account.capacity - scene.account.demand;
     let free = (host.mem_free - host.watermark).max(unasked);
     let entitled = keeping.share.max(keeping.party.entitlement.promise.unwrap_or_default());
-    // What somebody takes beyond its share while memory is short is taken from it again: its limit
-    // does not follow it up.
-    let is_over = scene.account.is_contended() && keeping.excess() > Bytes::ZERO;
+    let is_over = is_over(scene, keeping);
     let room = if is_over { STEP } else { Bytes(free.0 / 2).max(STEP) };
     let fresh = (group.memory.current + room).max(entitled);
     let is_fit = |high: &Bytes| {
@@ -121,11 +122,34 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
         *high >= entitled && left.0 >= room.0 / 2 && left.0 <= room.0 / 2 * 3
     };
     let high = match present {
-        Some(present) if is_over => present.min(fresh).max(entitled).max(group.memory.current),
+        Some(present) if is_over => {
+            let least = if stands_still(group) { ceiling(keeping.share) } else { entitled };
+            present
+                .min(fresh)
+                .max(least.min(present + STEP))
+                .max(entitled)
+                .max(group.memory.current)
+        }
         Some(present) if is_fit(&present) => present,
         _ => fresh,
     };
-    Some((high, format!("{free} are free: not all of it for one before the next look")))
+    let why = match is_over {
+        true => format!("memory is short, and it holds more than its share of {}", keeping.share),
+        false => format!("{free} are free: not all of it for one before the next look"),
+    };
+    Some((high, why))
+}
+
+/// Who gives way by weight and holds more than it may, while memory is short in fact: what it takes
+/// beyond is taken from it again, so its limit does not follow it up. What others hold beyond their
+/// need is cache, and no excess.
+fn is_over(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
+    scene.is_short() && keeping.gives_way() && keeping.excess() > STEP
+}
+
+/// Whether everything in it waits for memory.
+fn stands_still(group: &Group) -> bool {
+    group.memory.pressure.is_some_and(|p| p.full.avg10_pct >= GUARD)
 }
 
 fn ceiling(share: Bytes) -> Bytes {
@@ -149,13 +173,10 @@ fn is_above(keeping: &Keeping<'_, '_>) -> bool {
 fn next(keeping: &Keeping<'_, '_>, present: Bytes) -> Bytes {
     let group = keeping.party.group;
     let near = above_use(group).max(ceiling(keeping.share));
-    let full = group.memory.pressure.map(|p| p.full.avg10_pct);
-    let next = match full {
+    let next = match stands_still(group) {
         // Further away than this it is not ours that it runs into.
-        Some(full) if full >= GUARD => {
-            (present + present.scaled(Percent(5)).max(STEP)).min(near + ROOM)
-        }
-        _ => present.min(near),
+        true => (present + present.scaled(Percent(5)).max(STEP)).min(near + ROOM),
+        false => present.min(near),
     };
     next.max(ceiling(keeping.share)).max(group.memory.current)
 }

@@ -121,7 +121,10 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn account(&mut self, step: Step, outcome: Outcome) {
         self.count(&step, &outcome);
-        self.remember(step, Some(outcome));
+        // What was not written is no decision worth a line in `why`.
+        if outcome != Outcome::Overtaken {
+            self.remember(step, Some(outcome));
+        }
     }
 
     fn count(&mut self, step: &Step, outcome: &Outcome) {

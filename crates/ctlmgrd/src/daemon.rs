@@ -217,6 +217,8 @@ impl<U: UnitProperties> Daemon<U> {
     async fn handle(&mut self, event: Event) {
         match event {
             Event::Tick => self.sense(),
+            // Limits that are run into change memory.events all the time, and the pace is quick.
+            Event::Wake(Wake::MemoryEvent) if self.is_near_contention() => {}
             Event::Wake(wake) => {
                 tracing::debug!(?wake, "woken");
                 self.hurry();
@@ -249,9 +251,13 @@ impl<U: UnitProperties> Daemon<U> {
         self.next_tick = self.next_tick.min(Instant::now() + QUICK);
     }
 
+    fn is_near_contention(&self) -> bool {
+        self.last.as_ref().is_some_and(|l| l.plan.account.is_near_contention())
+    }
+
     fn sense(&mut self) {
         let is_calm = self.settings.memory.mode == Mode::Off
-            || self.last.as_ref().is_some_and(|l| !l.plan.account.is_near_contention());
+            || self.last.is_some() && !self.is_near_contention();
         self.next_tick = Instant::now() + if is_calm { CALM } else { QUICK };
         if let Some(since) = self.busy.sensing_since {
             if since.elapsed() > SLOW_READING {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use ctlmgr_act::{Actuator, UnitProperties};
 use ctlmgr_api::{Difference, Reverted};
-use ctlmgr_model::{Saved, Undone};
+use ctlmgr_model::{Knob, Saved, Undone};
 use ctlmgr_store::Journal;
 use tracing::{info, warn};
 
@@ -27,7 +27,7 @@ pub(crate) async fn with_journal<T: Send + 'static>(
     .map_err(anyhow::Error::from)
 }
 
-/// Puts back every knob whose present value is still ours, deepest cgroups first.
+/// Puts back every knob whose present value is still ours: limits first, deepest cgroups first.
 ///
 /// # Errors
 /// The journal cannot be read or written; single knobs that fail are in the result.
@@ -36,7 +36,10 @@ pub async fn revert<U: UnitProperties>(
     journal: &Arc<Mutex<Journal>>,
 ) -> Result<Vec<Reverted>> {
     let mut result = Vec::new();
-    for saved in with_journal(journal, Journal::entries).await? {
+    let mut entries = with_journal(journal, Journal::entries).await?;
+    // Who is held back is let go first: the manager writes memory.high along with other values.
+    entries.sort_by_key(|saved| Knob::PROTECTION.contains(&saved.knob));
+    for saved in entries {
         let undone = give_back(actuator, journal, &saved).await;
         report(&saved, &undone);
         let (path, knob) = (saved.path.to_string(), saved.knob.to_string());
