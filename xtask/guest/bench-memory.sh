@@ -1,62 +1,114 @@
-# bench-memory.sh KEY=VALUE…: one run of two hogs under pressure. Lists are separated by commas.
-#   names sizes promises rates   of the two; MiB, MiB, touches per MiB and second
-#   files                        1: their sets are files
-#   pressure steps step_secs     unit or balloon; MiB at each step; seconds per step
-#   policy weight lru            how the host is treated; weight of the second; mglru or classic
-#   setting                      a line of [memory], or empty
+# bench-memory.sh KEY=VALUE…: one run of some workloads under pressure.
+#   members              of NAME:KIND:MIB:PROMISE:RATE, separated by commas; KIND is memory (a hog), files
+#                        (a hog whose set is page cache) or redis; PROMISE in MiB; RATE in touches per MiB
+#                        and second, of hogs
+#   pressure steps step_secs    unit or balloon; MiB at each step, separated by commas; seconds per step
+#   policy weight lru swap      how the host is treated; weight of every other member; mglru or classic;
+#                               disk, zram, zswap or none
+#   setting              a line of [memory], or empty
 . /run/in/lib.sh
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
-first=${names%,*} second=${names#*,}
 
 cp /run/in/hog /usr/local/bin/lab-hog
 import lab-hog /run/in/hog
 if [ "$lru" = classic ]; then echo n >/sys/kernel/mm/lru_gen/enabled; fi
+case $swap in
+disk) ;;
+none) swapoff -a ;;
+zswap) echo 1 >/sys/module/zswap/parameters/enabled ;;
+zram)
+	swapoff -a
+	modprobe zram num_devices=1
+	echo 1G >/sys/block/zram0/disksize
+	mkswap /dev/zram0 >/dev/null
+	swapon /dev/zram0
+	;;
+esac
 install_ctlmgr /run/in/ctlmgr.deb
 
-# start NAME SIZE PROMISE RATE WEIGHT: a hog with its set, a thread per 100 MiB.
-start() {
-	file=
-	if [ "$files" = 1 ]; then file="--file /log/$1.set"; fi
-	# shellcheck disable=SC2086
-	docker run -d --name "$1" --network none --memory-reservation "${3}m" --label "ctlmgr.weight=$5" \
-		-v "$log:/log" lab-hog /hog --size "$2" --rate "$4" --threads $((($2 + 99) / 100)) \
-		--out "/log/$1.json" $file >/dev/null
+# each COMMAND: runs it for every member, whose parts are in name, kind, mib, promise, rate and path.
+names=
+each() {
+	for member in $(echo "$members" | tr , ' '); do
+		IFS=: read -r name kind mib promise rate <<-END
+			$member
+		END
+		path=$(cat "$log/$name.path" 2>/dev/null || true)
+		"$@"
+	done
 }
-start "$first" "${sizes%,*}" "${promises%,*}" "${rates%,*}" 100
-start "$second" "${sizes#*,}" "${promises#*,}" "${rates#*,}" "$weight"
 
-slice=/sys/fs/cgroup/ctlmgr.slice
-scope() { echo "$slice/docker-$(docker inspect -f '{{.Id}}' "$1").scope"; }
-path_first=$(scope "$first") path_second=$(scope "$second")
-stat_mib() { awk -v key="$2" '$1 == key { print int($2 / 1048576) }' "$1/memory.stat"; }
-# Page cache is not in the hogs' own count of what they hold.
-cached() { if [ "$files" = 1 ]; then stat_mib "$1" file; else echo 0; fi; }
-until [ -s "$log/$first.json" ] && [ -s "$log/$second.json" ]; do sleep 0.5; done
-wait_filled() {
-	until [ $(($(stat_mib "$1" anon) + $(stat_mib "$1" file))) -ge "$2" ]; do sleep 0.5; done
+start_redis() {
+	docker run -d --name "$name" --network none --memory-reservation "${promise}m" \
+		--label "ctlmgr.weight=$1" -v "$log:/log" redis redis-server --save '' --appendonly no \
+		--unixsocket /tmp/redis.sock --port 0 >/dev/null
+	until docker exec "$name" redis-cli -s /tmp/redis.sock ping >/dev/null 2>&1; do sleep 0.2; done
+	# A value is about a page; after two rounds of random keys six out of seven are there.
+	keys=$((mib * 256))
+	docker exec "$name" redis-benchmark -s /tmp/redis.sock -t set -d 4000 -r "$keys" -n $((keys * 2)) -P 16 -q >/dev/null 2>&1
+	# Two hundred requests at a time: uptime, requests per second, median and 99th percentile in ms.
+	# shellcheck disable=SC2016
+	docker exec -d "$name" sh -c 'while :; do
+		line=$(redis-benchmark -s /tmp/redis.sock -t get -r '"$keys"' -n 200 -c 1 --csv | tail -n 1 | tr -d \")
+		read -r up rest </proc/uptime
+		echo "$up,$line" >>/log/'"$name"'.txt
+		sleep 0.2
+	done'
+	until [ -s "$log/$name.txt" ]; do sleep 0.2; done
 }
-wait_filled "$path_first" "${sizes%,*}"
-wait_filled "$path_second" "${sizes#*,}"
+
+# start: a container with its set and promise, a hog's thread for every 100 MiB.
+weight_now=$weight
+start() {
+	names="$names $name"
+	if [ "$weight_now" = 100 ]; then weight_now=$weight; else weight_now=100; fi
+	if [ "$kind" = redis ]; then
+		start_redis "$weight_now"
+	else
+		file=
+		if [ "$kind" = files ]; then file="--file /log/$name.set"; fi
+		# shellcheck disable=SC2086
+		docker run -d --name "$name" --network none --memory-reservation "${promise}m" \
+			--label "ctlmgr.weight=$weight_now" -v "$log:/log" lab-hog /hog --size "$mib" --rate "$rate" \
+			--threads $(((mib + 99) / 100)) --out "/log/$name.json" $file >/dev/null
+	fi
+	echo "/sys/fs/cgroup/ctlmgr.slice/docker-$(docker inspect -f '{{.Id}}' "$name").scope" >"$log/$name.path"
+}
+each start
+
+stat_mib() { awk -v key="$2" '$1 == key { print int($2 / 1048576) }' "$1/memory.stat"; }
+wait_filled() {
+	if [ "$kind" = redis ]; then return; fi
+	until [ -s "$log/$name.json" ]; do sleep 0.5; done
+	until [ $(($(stat_mib "$path" anon) + $(stat_mib "$path" file))) -ge "$mib" ]; do sleep 0.5; done
+}
+each wait_filled
 
 # The reservation is in memory.low of each scope already; what the policies add to that:
 free_mib() { sed -n 's/^MemFree: *\([0-9]*\).*/\1/p' /proc/meminfo | awk '{ print int($1 / 1024) }'; }
 # Soft limits as they were: always from the largest excess over the promise, 25 MiB at a time.
+larger_excess() {
+	over=$(($(cat "$path/memory.current") / 1048576 - promise))
+	if [ "$over" -gt "$most" ]; then most=$over victim=$path; fi
+}
 exceed() {
 	while :; do
 		if [ "$(free_mib)" -lt 98 ]; then
-			over_a=$(($(cat "$path_first/memory.current") / 1048576 - $1))
-			over_b=$(($(cat "$path_second/memory.current") / 1048576 - $2))
-			if [ "$over_a" -ge "$over_b" ]; then most=$over_a victim=$path_first; else most=$over_b victim=$path_second; fi
-			if [ "$most" -gt 0 ]; then echo 25M >"$victim/memory.reclaim" 2>/dev/null || true; fi
+			most=0 victim=
+			each larger_excess
+			if [ -n "$victim" ]; then echo 25M >"$victim/memory.reclaim" 2>/dev/null || true; fi
 		fi
 		sleep 0.5
 	done
 }
+promised=0
+add_promise() { promised=$((promised + promise)); }
+each add_promise
 case $policy in
 plain) ;;
-static) systemctl set-property --runtime ctlmgr.slice MemoryLow=$((${promises%,*} + ${promises#*,}))M ;;
+static) systemctl set-property --runtime ctlmgr.slice MemoryLow="${promised}M" ;;
 exceed)
-	exceed "${promises%,*}" "${promises#*,}" &
+	exceed &
 	exceeder=$!
 	trap 'kill "$exceeder" 2>/dev/null || true' EXIT
 	;;
@@ -87,25 +139,41 @@ act | act-*)
 esac
 sleep 5
 refaults() { awk '/^workingset_refault/ { n += $2 } END { print n }' "$1/memory.stat"; }
-# emit STEP: what both felt in the last seconds, and what they hold.
+# What a redis did in the last seconds, beside what it did before the pressure.
+emit_redis() {
+	from=$(awk -v secs="$seconds" '{ print $1 - secs }' /proc/uptime)
+	if [ "$step" = 0 ]; then stat_mib "$path" anon >"$log/$name.set_mib"; fi
+	tr -d '\r' <"$log/$name.txt" | awk -F, -v from="$from" '$1 > from { n++; rate += $3; p50 += $6; p99 += $8 }
+		END { if (n) print rate / n, p50 * 1000 / n, p99 * 1000 / n; else print 0, 0, 0 }' >"$log/$name.now"
+	if [ "$step" = 0 ]; then cp "$log/$name.now" "$log/$name.base"; fi
+	read -r rate_now p50 p99 <"$log/$name.now"
+	read -r base rest <"$log/$name.base"
+	pace=$(awk -v now="$rate_now" -v base="$base" 'BEGIN { print base > 0 ? now / base : 0 }')
+	echo "@{\"step\":$step,\"name\":\"$name\",\"pace\":$pace,\"p50_us\":$p50,\"p99_us\":$p99,\"resident_mib\":$(stat_mib "$path" anon),\"set_mib\":$(cat "$log/$name.set_mib")}"
+}
+# emit: what a member felt in the last seconds, and what it holds.
 emit() {
-	for name in "$first" "$second"; do
-		if [ "$name" = "$first" ]; then path=$path_first; else path=$path_second; fi
-		# Who was killed keeps nothing and does nothing.
-		if [ ! -d "$path" ]; then
-			echo "@{\"step\":$1,\"name\":\"$name\",\"pace\":0,\"resident_mib\":0,\"set_mib\":1}"
-			continue
-		fi
-		tail -n "$seconds" "$log/$name.json" | sed "s/^{/@{\"step\":$1,\"name\":\"$name\",/"
-		echo "@{\"refaults\":$(refaults "$path"),\"cached_mib\":$(cached "$path"),\"of\":\"$name\",\"step\":\"$1\"}"
-	done
+	# Who was killed keeps nothing and does nothing.
+	if [ ! -d "$path" ]; then
+		echo "@{\"step\":$step,\"name\":\"$name\",\"pace\":0,\"resident_mib\":0,\"set_mib\":1}"
+		return
+	fi
+	if [ "$kind" = redis ]; then
+		emit_redis
+	else
+		tail -n "$seconds" "$log/$name.json" | sed "s/^{/@{\"step\":$step,\"name\":\"$name\",/"
+	fi
+	# Page cache is not in the hogs' own count of what they hold.
+	cached=0
+	if [ "$kind" = files ]; then cached=$(stat_mib "$path" file); fi
+	echo "@{\"refaults\":$(refaults "$path"),\"cached_mib\":$cached,\"of\":\"$name\",\"step\":\"$step\"}"
 }
 seconds=5
-emit 0
+step=0
+each emit
 
 # The second half of each step is what is reported.
 seconds=$((step_secs / 2))
-step=0
 if [ "$pressure" = unit ]; then
 	last=${steps##*,} second_step=$(echo "$steps" | cut -d, -f2)
 	# Steps are equally far apart.
@@ -118,11 +186,11 @@ for size in $(echo "$steps" | tr , ' '); do
 	step=$((step + 1))
 	if [ "$pressure" = balloon ]; then echo "@{\"balloon\":$size}"; fi
 	sleep "$step_secs"
-	emit "$step"
+	each emit
 	if [ "$pressure" = unit ]; then
 		tail -n "$seconds" "$log/pressure.json" | sed "s/^{/@{\"step\":$step,\"name\":\"pressure\",/"
 	fi
-	echo "$names $policy weight=$weight $lru step $step: $(free_mib) MiB free, $(tail -n 1 /proc/pressure/memory | cut -d' ' -f1,2)"
+	echo "$names: $policy weight=$weight $lru step $step: $(free_mib) MiB free, $(tail -n 1 /proc/pressure/memory | cut -d' ' -f1,2)"
 done
 grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpin|pswpout) ' /proc/vmstat | while read -r key value; do
 	echo "@{\"counter\":\"$key\",\"value\":$value}"

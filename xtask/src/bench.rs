@@ -1,5 +1,7 @@
 //! `cargo xtask bench memory`: policies side by side in one call, some runs each.
 
+mod bomb;
+mod idle;
 mod report;
 mod scene;
 
@@ -10,7 +12,7 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
 use self::report::{Results, Run};
-use self::scene::{POLICIES, Policy, Pressure, SCENES, STEPS, Scene};
+use self::scene::{Member, POLICIES, Policy, Pressure, SCENES, STEPS, Scene};
 use crate::lab::{self, Kit, Record};
 use crate::{fresh, sh};
 
@@ -24,6 +26,10 @@ pub struct Arguments {
 enum Command {
     /// Two hogs under pressure: resident parts, pace and latency per step and policy.
     Memory(Memory),
+    /// What a service feels of a neighbour that runs into its own memory.max.
+    Bomb(bomb::Bomb),
+    /// CPU time of the daemon while many containers rest, beside systemd-oomd's.
+    Idle(idle::Idle),
 }
 
 #[derive(Debug, clap::Args)]
@@ -43,6 +49,9 @@ struct Memory {
     /// One more setting of [memory] for ctlmgr, such as 'throttle = false'.
     #[arg(long, default_value = "")]
     set: String,
+    /// Where pages go.
+    #[arg(long, default_value = "disk", value_parser = ["disk", "zram", "zswap", "none"])]
+    swap: String,
     /// Only policies whose name contains this.
     #[arg(long, default_value = "")]
     only: String,
@@ -50,18 +59,26 @@ struct Memory {
 
 /// Runs `cargo xtask bench`.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let Command::Memory(memory) = &arguments.command;
     fresh::ensure_compiler()?;
     let kit = lab::kit()?;
+    match &arguments.command {
+        Command::Memory(memory) => run_memory(&kit, memory),
+        Command::Bomb(bomb) => bomb::run(&kit, bomb),
+        Command::Idle(idle) => idle::run(&kit, idle),
+    }
+}
+
+fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     let scene = SCENES.iter().find(|s| s.name == memory.scene).context("no such scene")?;
-    let mut results = Results { scene, step_secs: memory.step_secs, runs: Vec::new() };
+    let mut results =
+        Results { scene, step_secs: memory.step_secs, swap: &memory.swap, runs: Vec::new() };
     let is_wanted =
         |p: &Policy| p.name.contains(memory.only.as_str()) && (memory.peers || !p.is_peer);
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=memory.runs {
         for (i, policy) in POLICIES.iter().enumerate().filter(|(_, p)| is_wanted(p)) {
             sh::say(&format!("round {round} of {}: {}", memory.runs, policy.name));
-            let record = measure(&kit, memory, scene, policy)?;
+            let record = measure(kit, memory, scene, policy)?;
             results.runs.push(Run { policy: i, record });
             // After every run: an hour of measuring must not be lost to what comes last.
             results.write()?;
@@ -72,7 +89,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 fn measure(kit: &Kit, memory: &Memory, scene: &Scene, policy: &Policy) -> Result<Record> {
-    let list = |values: [u32; 2]| format!("{},{}", values[0], values[1]);
+    let member =
+        |m: &Member| format!("{}:{}:{}:{}:{}", m.name, m.kind.script(), m.mib, m.promise, m.rate);
+    let members: Vec<String> = scene.members.iter().map(member).collect();
     let pressure = match scene.pressure {
         Pressure::Unit(_) => "unit",
         Pressure::Balloon(_) => "balloon",
@@ -80,11 +99,8 @@ fn measure(kit: &Kit, memory: &Memory, scene: &Scene, policy: &Policy) -> Result
     let steps: Vec<String> = scene.pressure.steps().iter().map(u32::to_string).collect();
     let script = [
         "bench-memory.sh".to_owned(),
-        format!("names={},{}", scene.hogs[0], scene.hogs[1]),
-        format!("sizes={}", list(scene.sizes)),
-        format!("promises={}", list(scene.promises)),
-        format!("rates={}", list(scene.rates)),
-        format!("files={}", u8::from(scene.in_files)),
+        format!("members={}", members.join(",")),
+        format!("swap={}", memory.swap),
         format!("pressure={pressure}"),
         format!("steps={}", steps.join(",")),
         format!("step_secs={}", memory.step_secs),

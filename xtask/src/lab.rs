@@ -30,6 +30,8 @@ pub fn kit() -> Result<Kit> {
         (Path::new("xtask/guest/lib.sh"), "lib.sh"),
         (Path::new("xtask/guest/demo.sh"), "demo.sh"),
         (Path::new("xtask/guest/bench-memory.sh"), "bench-memory.sh"),
+        (Path::new("xtask/guest/bench-idle.sh"), "bench-idle.sh"),
+        (Path::new("xtask/guest/bench-bomb.sh"), "bench-bomb.sh"),
     ];
     for (from, name) in sources {
         let to = directory.path().join(name);

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, chain};
 use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob, Outcome, Saved, Undone};
 
+use crate::dip::Dip;
+use crate::host_knob;
 use crate::properties::{BESIDE, property};
 use crate::systemd::{UnitError, UnitProperties};
 
 /// A reclaim step stops asking for more after this time; the next plan sees how far it came.
-const RECLAIM_TIME: Duration = Duration::from_secs(2);
+pub const RECLAIM_TIME: Duration = Duration::from_secs(2);
 
 /// Use this far above a memory.high is what the kernel itself lets pass for a moment.
 const BESIDE_LIMIT: Bytes = Bytes::mib(4);
@@ -20,6 +22,7 @@ const BESIDE_LIMIT: Bytes = Bytes::mib(4);
 #[derive(Debug, Clone)]
 pub struct Actuator<U> {
     host: Host,
+    has_reclaim: bool,
     cgroups: Hierarchy,
     units: Arc<U>,
 }
@@ -31,8 +34,8 @@ enum ActError {
     Host(#[from] HostError),
     #[error(transparent)]
     Unit(#[from] UnitError),
-    #[error("failed to understand {0}")]
-    Value(String),
+    #[error("a worker ended early: {0}")]
+    Worker(String),
 }
 
 impl<U: UnitProperties> Actuator<U> {
@@ -42,7 +45,28 @@ impl<U: UnitProperties> Actuator<U> {
     /// The host has no cgroup v2 hierarchy.
     pub fn new(host: Host, units: U) -> Result<Self, HostError> {
         let cgroups = host.cgroups()?;
-        Ok(Actuator { host, cgroups, units: Arc::new(units) })
+        let has_reclaim = cgroups.offers("memory.reclaim") || !cgroups.offers("memory.high");
+        Ok(Actuator { host, has_reclaim, cgroups, units: Arc::new(units) })
+    }
+
+    /// Whether the kernel has memory.reclaim (5.19). Elsewhere memory is reclaimed by a [`Dip`].
+    pub fn has_reclaim(&self) -> bool {
+        self.has_reclaim
+    }
+
+    /// The dip that takes `amount` from a cgroup; `None` if the cgroup is gone, or has a limit
+    /// lower than that already. `known` is what the journal has of its memory.high.
+    ///
+    /// # Errors
+    /// A file of the cgroup cannot be read or understood.
+    pub fn dip(
+        &self,
+        (path, id): (&CgroupPath, CgroupId),
+        amount: Bytes,
+        known: Option<&Saved>,
+    ) -> Result<Option<Dip>, HostError> {
+        let Some(dir) = self.open(path, id)? else { return Ok(None) };
+        Dip::plan(dir, amount, known)
     }
 
     /// Writes `saved.ours`, and reads it back.
@@ -59,7 +83,7 @@ impl<U: UnitProperties> Actuator<U> {
         let Some(current) = file("memory.current") else { return false };
         match saved.knob {
             Knob::MemoryHigh => current >= saved.ours,
-            Knob::CgroupFreeze => false,
+            Knob::CgroupFreeze | Knob::LruGen => false,
             Knob::MemoryLow | Knob::MemoryMin => {
                 let is_over = |high| current > high + BESIDE_LIMIT;
                 saved.path.unit().is_some() && file("memory.high").is_some_and(is_over)
@@ -82,7 +106,7 @@ impl<U: UnitProperties> Actuator<U> {
         // memory.reclaim works in the writer and may take seconds: never on the loop's threads.
         tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk))
             .await
-            .unwrap_or_else(|panic| Err(ActError::Value(panic.to_string())))
+            .unwrap_or_else(|panic| Err(ActError::Worker(panic.to_string())))
             .unwrap_or_else(|error| Outcome::Failed(chain(&error)))
     }
 
@@ -96,14 +120,11 @@ impl<U: UnitProperties> Actuator<U> {
     /// # Errors
     /// The file is there but cannot be read or understood.
     pub fn present(&self, saved: &Saved) -> Result<Option<Bytes>, HostError> {
-        let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(None) };
-        match read(&dir, saved.knob) {
-            Ok(value) => Ok(value),
-            Err(ActError::Host(error)) => Err(error),
-            Err(other) => {
-                Err(HostError::malformed(dir.file(saved.knob.file()), &other.to_string()))
-            }
+        if let Some(file) = saved.knob.host_file() {
+            return host_knob::present(&self.host, file);
         }
+        let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(None) };
+        read(&dir, saved.knob)
     }
 
     fn open(&self, path: &CgroupPath, id: CgroupId) -> Result<Option<CgroupDir>, HostError> {
@@ -111,6 +132,9 @@ impl<U: UnitProperties> Actuator<U> {
     }
 
     async fn try_set(&self, saved: &Saved) -> Result<Outcome, ActError> {
+        if let Some(file) = saved.knob.host_file() {
+            return self.on_host(file, saved, host_knob::set).await;
+        }
         let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(Outcome::Vanished) };
         if !self.write(&dir, saved.knob, saved.ours).await? {
             return Ok(Outcome::Vanished);
@@ -137,7 +161,22 @@ impl<U: UnitProperties> Actuator<U> {
         }
     }
 
+    /// Runs `work` on a knob of the host, off the loop: the kernel may have every page in hand.
+    async fn on_host<T: Send + 'static>(
+        &self,
+        file: &'static str,
+        saved: &Saved,
+        work: fn(&Host, &str, &Saved) -> Result<T, HostError>,
+    ) -> Result<T, ActError> {
+        let (host, saved) = (self.host.clone(), saved.clone());
+        let result = tokio::task::spawn_blocking(move || work(&host, file, &saved)).await;
+        Ok(result.map_err(|panic| ActError::Worker(panic.to_string()))??)
+    }
+
     async fn try_put_back(&self, saved: &Saved) -> Result<Undone, ActError> {
+        if let Some(file) = saved.knob.host_file() {
+            return self.on_host(file, saved, host_knob::put_back).await;
+        }
         let found = self.cgroups.open(&saved.path)?;
         // The unit of a slice or service keeps a value while its cgroup goes and comes; a scope
         // and a plain directory are gone with their cgroup.
@@ -266,22 +305,22 @@ fn is_partial(error: &HostError) -> bool {
     matches!(source.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
 }
 
-fn file_text(value: Bytes) -> String {
+pub(crate) fn file_text(value: Bytes) -> String {
     if value.0 == u64::MAX { "max".to_owned() } else { value.0.to_string() }
 }
 
 /// Reads a knob back.
-fn read(dir: &CgroupDir, knob: Knob) -> Result<Option<Bytes>, ActError> {
+fn read(dir: &CgroupDir, knob: Knob) -> Result<Option<Bytes>, HostError> {
     read_file(dir, knob.file())
 }
 
-fn read_file(dir: &CgroupDir, file: &str) -> Result<Option<Bytes>, ActError> {
+pub(crate) fn read_file(dir: &CgroupDir, file: &str) -> Result<Option<Bytes>, HostError> {
     let Some(text) = dir.read(file)? else { return Ok(None) };
     match text.trim() {
         "max" => Ok(Some(Bytes(u64::MAX))),
         number => number
             .parse()
             .map(|n| Some(Bytes(n)))
-            .map_err(|_| ActError::Value(dir.file(file).display().to_string())),
+            .map_err(|_| HostError::malformed(dir.file(file), &text)),
     }
 }

@@ -5,11 +5,14 @@
 //! goes to the file. A step whose cgroup is not the one it was made for is dropped.
 
 mod actuator;
+mod dip;
+mod host_knob;
 mod properties;
 mod stop;
 mod systemd;
 
-pub use actuator::Actuator;
+pub use actuator::{Actuator, RECLAIM_TIME};
+pub use dip::Dip;
 pub use properties::property;
 pub use stop::Stopper;
 pub use systemd::{SystemdBus, UnitError, UnitProperties};

@@ -9,8 +9,9 @@ pub fn property(knob: Knob, value: Bytes) -> Option<(&'static str, u64)> {
         Knob::MemoryLow => "MemoryLow",
         Knob::MemoryMin => "MemoryMin",
         Knob::MemoryHigh => "MemoryHigh",
-        // The manager freezes by a call of its own, and does not touch what others freeze.
-        Knob::CgroupFreeze => return None,
+        // The manager freezes by a call of its own, and does not touch what others freeze; and it
+        // has no setting for page aging.
+        Knob::CgroupFreeze | Knob::LruGen => return None,
     };
     Some((name, value.0))
 }

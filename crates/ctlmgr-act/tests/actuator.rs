@@ -253,3 +253,61 @@ async fn undo_reaches_the_unit_of_a_slice_that_is_gone() {
     assert_eq!(*w.systemd.calls.lock().unwrap(), [("a.slice".to_owned(), "MemoryLow", 0)]);
     assert!(!w.host.root().join(drop_in).exists());
 }
+
+/// A kernel before 5.19.
+#[tokio::test]
+async fn without_memory_reclaim_a_limit_dips_for_one_write() {
+    let w = world(None);
+    assert!(w.actuator.has_reclaim());
+    for path in ["a.slice", SCOPE, "docker", "docker/abc"] {
+        let file = w.host.root().join(format!("sys/fs/cgroup/{path}/memory.reclaim"));
+        let _ = std::fs::remove_file(file);
+    }
+    let actuator = Actuator::new(Host::fake(w.host.root()), w.systemd.clone()).unwrap();
+    assert!(!actuator.has_reclaim());
+    let target = (&CgroupPath::new("docker/abc"), w.id("docker/abc"));
+    let high = "sys/fs/cgroup/docker/abc/memory.high".to_owned();
+    w.host.write(&high, "max\n");
+    let dip = actuator.dip(target, Bytes::mib(2), None).unwrap().unwrap();
+    let saved = dip.saved().clone();
+    assert_eq!((saved.prior, saved.ours), (Bytes(u64::MAX), Bytes::mib(8)));
+    assert_eq!(dip.take().await.unwrap(), Bytes::ZERO, "use of a fake never falls");
+    assert_eq!(w.host.read(&high), "max");
+    // Killed in the midst of it.
+    w.host.write(&high, &saved.ours.0.to_string());
+    assert_eq!(actuator.put_back(&saved).await, Undone::PutBack);
+    assert_eq!(w.host.read(&high), "max");
+    // A limit of ours from before: undo must know what was there before both.
+    let known = Saved { ours: Bytes::mib(9), before: Bytes(u64::MAX), ..saved };
+    w.host.write(&high, &known.ours.0.to_string());
+    let dip = actuator.dip(target, Bytes::mib(2), Some(&known)).unwrap().unwrap();
+    assert_eq!((dip.saved().prior, dip.saved().before), (Bytes(u64::MAX), known.ours));
+    // Somebody's limit is lower already.
+    w.host.write(&high, &Bytes::mib(1).0.to_string());
+    assert!(actuator.dip(target, Bytes::mib(2), None).unwrap().is_none());
+}
+
+#[tokio::test]
+async fn page_aging_is_switched_and_put_back_unless_another_wrote_it() {
+    let w = world(None);
+    let file = "sys/kernel/mm/lru_gen/enabled";
+    w.host.write(file, "0x0007\n");
+    let saved = Saved {
+        path: CgroupPath::new(""),
+        id: CgroupId(0),
+        knob: Knob::LruGen,
+        prior: Bytes(7),
+        ours: Bytes::ZERO,
+        before: Bytes(7),
+        had_setting: false,
+    };
+    assert_eq!(w.actuator.present(&saved).unwrap(), Some(Bytes(7)));
+    assert_eq!(w.actuator.set(&saved).await, Outcome::Done);
+    assert_eq!(w.host.read(file), "0");
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert_eq!(w.host.read(file), "7");
+    w.host.write(file, "0x0003\n");
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(3)));
+    std::fs::remove_file(w.host.root().join(file)).unwrap();
+    assert_eq!(w.actuator.set(&saved).await, Outcome::Vanished);
+}

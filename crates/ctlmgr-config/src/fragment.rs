@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctlmgr_model::{Bytes, ClassName, Controller, Millis, OnOverride, Origin, Settings};
+use ctlmgr_model::{Bytes, ClassName, Controller, Millis, OnOverride, Origin, PageAging, Settings};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -165,6 +165,10 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
                 ("both", Controller::Both),
             ];
             memory.controller = field.one_of("controller", &all)?;
+        }
+        "memory.lru" => {
+            let all = [("keep", PageAging::Keep), ("classic", PageAging::Classic)];
+            memory.lru = field.one_of("page aging", &all)?;
         }
         "memory.probe" => memory.probe = field.boolean()?,
         "memory.throttle" => memory.throttle = field.boolean()?,

@@ -96,6 +96,13 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory",
+        "lru",
+        "\"keep\" or \"classic\"",
+        "\"keep\"",
+        "Page aging of the host: as it is, or classic lists instead of MGLRU while ctlmgr acts.",
+    ),
+    key(
+        "memory",
         "throttle",
         "true or false",
         "true",

@@ -92,6 +92,21 @@ impl Host {
         or_absent(fs::read_to_string(&path)).map_err(|source| HostError::Read { path, source })
     }
 
+    /// Writes a value in one write call; `false` if there is no such file.
+    ///
+    /// # Errors
+    /// Anything but absence.
+    pub fn write(&self, path: &str, value: &str) -> Result<bool> {
+        let path = self.path(path);
+        let written = fs::OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(&path)
+            .and_then(|mut file| file.write(value.as_bytes()));
+        let fail = |source| HostError::Write { path, value: value.to_owned(), source };
+        or_absent(written).map(|n| n.is_some()).map_err(fail)
+    }
+
     /// The cgroup v2 hierarchy.
     ///
     /// # Errors
@@ -147,6 +162,12 @@ impl Hierarchy {
             .collect();
         out.sort();
         Ok(out)
+    }
+
+    /// Whether the cgroups right below the root have such a file.
+    pub fn offers(&self, file: &str) -> bool {
+        let top = self.children(&CgroupPath::new("")).unwrap_or_default();
+        top.iter().any(|cgroup| self.file(cgroup, file).exists())
     }
 
     /// Path of a file of a cgroup on this host, for watches.

@@ -5,6 +5,7 @@
 //! reads a clock or knows a file name.
 
 mod group;
+mod knob;
 mod plan;
 mod quantity;
 mod selector;
@@ -13,15 +14,16 @@ mod snapshot;
 mod workload;
 
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
+pub use knob::Knob;
 pub use plan::{
-    Action, Bound, CapacityAccount, Doing, Knob, Outcome, Plan, Reason, Rung, Saved, Step,
-    Stoppable, Undone, Verdict, VerdictKind,
+    Action, Bound, CapacityAccount, Doing, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable,
+    Undone, Verdict, VerdictKind,
 };
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};
 pub use selector::{Selector, SelectorField};
 pub use settings::{
-    Bystanders, ClassName, Controller, Headroom, MemorySettings, Mode, OnOverride, Origin, Rule,
-    RuleEffect, Settings,
+    Bystanders, ClassName, Controller, Headroom, MemorySettings, Mode, OnOverride, Origin,
+    PageAging, Rule, RuleEffect, Settings,
 };
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
 pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

@@ -4,65 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, CgroupId, CgroupPath, Millis, Percent, Weight, WorkloadName};
-
-/// A file of a cgroup that ctlmgr may leave a value in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Knob {
-    /// Best-effort protection.
-    #[serde(rename = "memory.low")]
-    MemoryLow,
-    /// Hard protection.
-    #[serde(rename = "memory.min")]
-    MemoryMin,
-    /// Allocations beyond it are slowed down.
-    #[serde(rename = "memory.high")]
-    MemoryHigh,
-    /// Processes stand still: [`Knob::STILL`], or run: zero. Not an amount, but a number like them.
-    #[serde(rename = "cgroup.freeze")]
-    CgroupFreeze,
-}
-
-impl Knob {
-    /// Every knob that ctlmgr may leave a value in.
-    pub const ALL: [Knob; 4] =
-        [Knob::MemoryLow, Knob::MemoryMin, Knob::MemoryHigh, Knob::CgroupFreeze];
-    /// Those that protect, and are covered by ancestors.
-    pub const PROTECTION: [Knob; 2] = [Knob::MemoryLow, Knob::MemoryMin];
-    /// What `cgroup.freeze` holds while processes stand still.
-    pub const STILL: Bytes = Bytes(1);
-
-    /// File name in a cgroup directory.
-    pub const fn file(self) -> &'static str {
-        match self {
-            Knob::MemoryLow => "memory.low",
-            Knob::MemoryMin => "memory.min",
-            Knob::MemoryHigh => "memory.high",
-            Knob::CgroupFreeze => "cgroup.freeze",
-        }
-    }
-
-    /// A value of this knob, in words.
-    pub fn words(self, value: Bytes) -> String {
-        match (self, value) {
-            (Knob::CgroupFreeze, Knob::STILL) => "frozen".to_owned(),
-            (Knob::CgroupFreeze, _) => "running".to_owned(),
-            (_, Bytes(u64::MAX)) => "max".to_owned(),
-            (_, amount) => amount.to_string(),
-        }
-    }
-
-    /// The knob with this file name.
-    pub fn from_file(name: &str) -> Option<Knob> {
-        Knob::ALL.into_iter().find(|k| k.file() == name)
-    }
-}
-
-impl fmt::Display for Knob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.file())
-    }
-}
+use crate::{Bytes, CgroupId, CgroupPath, Knob, Millis, Percent, Weight, WorkloadName};
 
 /// One thing to do to one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -55,6 +55,17 @@ pub enum OnOverride {
     Reassert,
 }
 
+/// Which page aging the host should have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PageAging {
+    /// Whatever it has.
+    #[default]
+    Keep,
+    /// Active and inactive lists, whose reclaim honours memory.low also before 6.17.
+    Classic,
+}
+
 /// Name of a class of weights.
 pub type ClassName = String;
 
@@ -130,6 +141,8 @@ pub struct MemorySettings {
     pub demand_half_life: Millis,
     /// What shares follow.
     pub controller: Controller,
+    /// Which page aging the host should have.
+    pub lru: PageAging,
     /// Whether memory.high may be used: against bursts, and on those far above their share.
     pub throttle: bool,
     /// Whether a little is taken from those that seem to need all they have, to learn whether they do.
@@ -216,6 +229,7 @@ impl Default for MemorySettings {
             basis_half_life: Millis(600_000),
             demand_half_life: Millis(60_000),
             controller: Controller::default(),
+            lru: PageAging::default(),
             throttle: true,
             probe: false,
             freeze: Vec::new(),

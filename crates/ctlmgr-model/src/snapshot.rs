@@ -56,6 +56,9 @@ pub struct HostSample {
     pub pressure: Option<Pressure>,
     /// Page-aging algorithm; absent where it cannot be told.
     pub lru: Option<LruFlavour>,
+    /// Which parts of MGLRU are on, as the kernel writes it; absent where the kernel has none.
+    #[serde(default)]
+    pub lru_gen: Option<u32>,
 }
 
 /// Something that could not be read. A gap never tightens anything.

@@ -114,7 +114,8 @@ fn check_steps(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violatio
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
     // What is given back may be gone from the snapshot, and its value is compared when it is.
-    for step in plan.steps.iter().filter(|s| !matches!(s.action, Action::Release { .. })) {
+    let is_checked = |s: &&Step| !matches!(s.action, Action::Release { .. }) && !s.path.is_root();
+    for step in plan.steps.iter().filter(is_checked) {
         let Some(group) = groups.get(&step.id).filter(|g| g.path == step.path) else {
             out.push(Violation::UnknownTarget(step.clone()));
             continue;

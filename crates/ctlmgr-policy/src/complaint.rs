@@ -27,7 +27,7 @@ pub(crate) fn complaints(
         parties.iter().flat_map(|p| p.entitlement.complaints.iter().cloned()).collect();
     let groups = snapshot.workloads.iter().map(|w| &w.group);
     for group in groups.chain(&snapshot.bystanders).chain(&snapshot.ancestors) {
-        for knob in Knob::ALL {
+        for knob in Knob::OF_CGROUP {
             let observed = read(group, knob);
             if state.was_overridden(group, knob, observed) {
                 let then = match settings.memory.on_override {

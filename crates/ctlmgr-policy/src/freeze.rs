@@ -17,7 +17,8 @@
 //! Enter: tense for [`PATIENCE`], a heavier workload suffers, this one is restless and has run for
 //! [`AWAKE`] since its last thaw. One at a time, the lightest first, [`APART`] from the last. Stay:
 //! until the host has been calm for a while, or for [`MOST`]; not when its user pauses or signals
-//! it, because a stop must reach its processes.
+//! it, because a stop must reach its processes; nor if it does not come to a stand within
+//! [`SETTLE`].
 //!
 //! # Properties
 //! Nothing outside the named classes, and only containers that dockerd knows; nothing without PSI,
@@ -35,6 +36,9 @@ const PATIENCE: Millis = Millis(10_000);
 const APART: Millis = Millis(10_000);
 /// Longest freeze.
 const MOST: Millis = Millis(120_000);
+/// Who does not stand still by then has tasks that the freezer cannot reach (uninterruptible sleep):
+/// half frozen it helps nobody.
+const SETTLE: Millis = Millis(10_000);
 /// Least time to run between two freezes of one workload.
 pub(crate) const AWAKE: Millis = Millis(60_000);
 
@@ -49,7 +53,7 @@ pub(crate) fn freeze<'a>(scene: &Scene<'a, '_>, may_enter: bool) -> Vec<Frozen<'
     let may_be: Vec<_> = scene.all.iter().filter(|k| is_allowed(scene, k.party)).collect();
     let mut out: Vec<Frozen<'a>> = may_be
         .iter()
-        .filter(|k| scene.is_recently_uneasy() && is_frozen_within(scene, k.party.group, MOST))
+        .filter(|k| scene.is_recently_uneasy() && stays(scene, k.party.group))
         .map(|k| frozen(k, "until others had what is theirs"))
         .collect();
     if may_enter {
@@ -91,6 +95,11 @@ fn is_allowed(scene: &Scene<'_, '_>, party: &Party<'_>) -> bool {
     };
     let is_asked = scene.state.asked.is_some_and(|(id, _)| id == party.group.id);
     is_left_alone && !is_asked && class.is_some_and(|c| scene.settings.freeze.contains(c))
+}
+
+fn stays(scene: &Scene<'_, '_>, group: &Group) -> bool {
+    let most = if group.activity.is_frozen { MOST } else { SETTLE };
+    is_frozen_within(scene, group, most)
 }
 
 /// Whether we froze it, and not longer ago than this.

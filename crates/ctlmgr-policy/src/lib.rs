@@ -3,6 +3,7 @@
 //! No I/O, no clock, no randomness, no log: the same input gives the same bytes. The daemon,
 //! dry run, replay and simulation all call the same function; only what follows differs.
 
+mod aging;
 mod capacity;
 pub mod check;
 mod complaint;

@@ -24,10 +24,11 @@
 use std::collections::BTreeSet;
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, OnOverride, Plan,
-    Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
+    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, OnOverride,
+    PageAging, Plan, Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
 };
 
+use crate::aging::age;
 use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
 use crate::demand::estimate_all;
@@ -110,8 +111,9 @@ impl<'a> Context<'a> {
     fn choose(&self, parties: &[Party<'a>], verdicts: &[Verdict]) -> Chosen {
         if verdicts.len() != parties.len() {
             // Without shares nobody is held back either.
-            let is_protection = |_: &CgroupPath, knob| Knob::PROTECTION.contains(&knob);
-            let steps = order(self.state.release(self.snapshot.at, is_protection));
+            let stays =
+                |_: &CgroupPath, knob| Knob::PROTECTION.contains(&knob) || knob == Knob::LruGen;
+            let steps = order(self.state.release(self.snapshot.at, stays));
             return Chosen { steps, ..Chosen::default() };
         }
         let (all, verdicts): (Vec<_>, Vec<_>) = parties
@@ -130,6 +132,7 @@ impl<'a> Context<'a> {
             .filter(|(p, _)| p.kind == VerdictKind::Workload)
             .collect();
         let mut steps = self.knobs(&workloads, &ladder);
+        steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.braked();
         steps.extend(ladder.taking);
         Chosen { steps: order(steps), braked, probes: ladder.probes }
@@ -158,6 +161,7 @@ impl<'a> Context<'a> {
             Knob::MemoryMin => !self.may_take() || min.contains(path),
             // To let go takes nothing from anybody; but a limit of who was not read may be missed.
             Knob::MemoryHigh if !self.may_take() && !self.was_read(path) => true,
+            Knob::LruGen => self.settings.memory.lru == PageAging::Classic,
             _ => wanted.contains(&(path.clone(), knob)),
         }));
         steps.iter_mut().for_each(|step| self.leave_paused(step));
@@ -216,7 +220,8 @@ impl<'a> Context<'a> {
 
     fn was_read(&self, path: &CgroupPath) -> bool {
         let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
-        workloads.chain(&self.snapshot.bystanders).any(|g| g.path == *path)
+        let others = self.snapshot.bystanders.iter().chain(&self.snapshot.ancestors);
+        workloads.chain(others).any(|g| g.path == *path)
     }
 
     /// memory.low of a workload: its share; but without contention nobody needs what a user's own
@@ -318,6 +323,7 @@ impl<'a> Context<'a> {
             Knob::MemoryLow | Knob::MemoryMin => Rung::Protect,
             Knob::MemoryHigh => Rung::Throttle,
             Knob::CgroupFreeze => Rung::Freeze,
+            Knob::LruGen => Rung::Protect,
         };
         Some(Step {
             path: group.path.clone(),
@@ -350,6 +356,8 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
                 Bytes::ZERO
             }
         }
+        // No cgroup has it.
+        Knob::LruGen => Bytes::ZERO,
     }
 }
 
@@ -394,7 +402,11 @@ mod tests {
                     Knob::MemoryLow => group.memory.low = to,
                     Knob::MemoryMin => group.memory.min = to,
                     Knob::MemoryHigh => group.memory.high = ctlmgr_model::Limit::Bytes(to),
-                    Knob::CgroupFreeze => group.activity.is_to_freeze = to == Knob::STILL,
+                    Knob::CgroupFreeze => {
+                        group.activity.is_to_freeze = to == Knob::STILL;
+                        group.activity.is_frozen = to == Knob::STILL;
+                    }
+                    Knob::LruGen => {}
                 }
             }
         }

@@ -12,7 +12,8 @@
 //!
 //! # Properties
 //! Nothing without contention; never more in all than missing + a quarter, or than the cycle's
-//! budget; never from a group at or below its share.
+//! budget; never from a group at or below its share; where swap is used up or absent, nothing but
+//! page cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +27,9 @@ use crate::scene::{Keeping, Scene};
 /// An excess smaller than this is noise.
 const NOISE: Bytes = Bytes::mib(4);
 
-/// What a party has beyond its share.
-fn excess(keeping: &Keeping<'_, '_>) -> Bytes {
-    let excess = keeping.excess();
+/// What a party has beyond its share, as far as there is a place for it to go.
+fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
+    let excess = keeping.excess().min(scene.takeable(keeping.party.group));
     if excess < NOISE { Bytes::ZERO } else { excess }
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
         return Vec::new();
     }
     let wanted = (missing + Bytes(account.headroom.0 / 4)).min(settings.reclaim_per_cycle);
-    let targets = targets(snapshot, scene.all);
+    let targets = targets(scene);
     let excess: Bytes = targets.values().map(|t| t.excess).sum();
     let mut steps = Vec::new();
     for target in targets.values() {
@@ -88,14 +89,12 @@ impl Target<'_> {
 }
 
 /// Whom to ask: pure slices for their workloads, everybody else for themselves.
-fn targets<'a>(
-    snapshot: &'a Snapshot,
-    all: &[Keeping<'a, '_>],
-) -> BTreeMap<CgroupPath, Target<'a>> {
+fn targets<'s>(scene: &Scene<'_, 's>) -> BTreeMap<CgroupPath, Target<'s>> {
+    let Scene { snapshot, all, .. } = *scene;
     let slices = pure_slices(snapshot, all);
     let workloads: BTreeSet<CgroupId> = snapshot.workloads.iter().map(|w| w.group.id).collect();
     let mut targets = BTreeMap::new();
-    for keeping in all.iter().filter(|k| excess(k) > Bytes::ZERO) {
+    for keeping in all.iter().filter(|k| excess(scene, k) > Bytes::ZERO) {
         let own = keeping.party.group;
         let parent = own.path.parent().filter(|_| workloads.contains(&own.id));
         let slice = parent.and_then(|path| slices.get(&path).copied());
@@ -105,7 +104,7 @@ fn targets<'a>(
             excess: Bytes::ZERO,
             on_slice: slice.is_some(),
         });
-        target.excess = target.excess + excess(keeping);
+        target.excess = target.excess + excess(scene, keeping);
     }
     targets
 }
@@ -135,4 +134,39 @@ fn pure_slices<'a>(
     };
     let pure = snapshot.ancestors.iter().filter(is_pure);
     pure.map(|slice| (slice.path.clone(), slice)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{container, host};
+    use crate::{State, decide};
+    use ctlmgr_model::Settings;
+
+    /// What is asked for in all, with this much swap left.
+    fn asked(swap_free: Bytes) -> Bytes {
+        let mib = Bytes::mib;
+        let pair = ["hog", "web"].into_iter().zip([11, 12]).map(|(name, id)| {
+            let mut workload = container(name, id, mib(1000), None);
+            workload.group.memory.inactive_file = mib(8);
+            workload.group.memory.current = mib(1008);
+            workload
+        });
+        let mut snapshot = host(mib(2100), pair.collect(), Vec::new());
+        snapshot.host.swap_free = swap_free;
+        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        let amounts = plan.steps.iter().filter_map(|s| match s.action {
+            Action::Reclaim { amount, .. } => Some(amount),
+            _ => None,
+        });
+        amounts.sum()
+    }
+
+    #[test]
+    fn without_swap_nothing_but_page_cache_is_asked_for() {
+        assert!(asked(Bytes::mib(1000)) > Bytes::mib(64));
+        for swap_left in [Bytes::ZERO, Bytes::mib(1)] {
+            assert_eq!(asked(swap_left), Bytes::mib(16));
+        }
+    }
 }

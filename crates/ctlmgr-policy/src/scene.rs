@@ -11,7 +11,7 @@
 //! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupId, HostSample, MemorySettings, Millis, Percent, Snapshot,
+    Bytes, CapacityAccount, CgroupId, Group, HostSample, MemorySettings, Millis, Percent, Snapshot,
     Source, VerdictKind,
 };
 use serde::{Deserialize, Serialize};
@@ -81,10 +81,14 @@ fn is_short(account: &CapacityAccount, host: &HostSample) -> bool {
 
 fn is_dire(account: &CapacityAccount, host: &HostSample) -> bool {
     let stands_still = host.pressure.is_some_and(|p| p.full.avg10_pct >= DIRE);
-    let has_swap = host.swap_free > host.swap_total.scaled(LAST_SWAP);
     // Page cache that can be dropped is no distress.
-    let is_used_up = !has_swap && host.mem_available < host.watermark;
+    let is_used_up = !has_swap(host) && host.mem_available < host.watermark;
     account.is_contended() && (stands_still || is_used_up)
+}
+
+/// Whether anonymous memory has anywhere to go.
+fn has_swap(host: &HostSample) -> bool {
+    host.swap_free > host.swap_total.scaled(LAST_SWAP)
 }
 
 /// A party and what it may keep.
@@ -133,6 +137,15 @@ impl<'a, 's> Scene<'a, 's> {
     /// Whether memory is short, by estimate and in fact.
     pub(crate) fn is_short(&self) -> bool {
         self.account.is_contended() && is_short(self.account, &self.snapshot.host)
+    }
+
+    /// What can be taken from a group: without swap only page cache that is on no other's account.
+    pub(crate) fn takeable(&self, group: &Group) -> Bytes {
+        let memory = &group.memory;
+        match has_swap(&self.snapshot.host) {
+            true => memory.current,
+            false => memory.active_file + memory.inactive_file,
+        }
     }
 
     /// How long the host has been tense.

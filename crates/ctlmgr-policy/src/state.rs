@@ -39,8 +39,8 @@ pub struct State {
 /// A knob that ctlmgr wrote, or tried to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Written {
-    saved: Saved,
-    at: Millis,
+    pub(crate) saved: Saved,
+    pub(crate) at: Millis,
 }
 
 /// A map whose keys are no text, as a list of pairs.

@@ -37,10 +37,6 @@ pub fn facts(host: &Host) -> HostFacts {
         None => String::new(),
     };
     let containers = cgroups.as_ref().map(container_slices).unwrap_or_default();
-    let reclaim = cgroups.as_ref().is_some_and(|c| {
-        let slice = CgroupPath::new("system.slice");
-        c.file(&slice, "memory.reclaim").exists()
-    });
     HostFacts {
         has_cgroup2: cgroups.is_some(),
         controllers: controllers.split_whitespace().map(str::to_owned).collect(),
@@ -51,7 +47,7 @@ pub fn facts(host: &Host) -> HostFacts {
                 !text(&file).split_whitespace().any(|c| c == "memory")
             })
             .collect(),
-        has_reclaim: reclaim,
+        has_reclaim: cgroups.as_ref().is_some_and(|c| c.offers("memory.reclaim")),
         has_psi: read_pressure(host).is_some(),
         lru: read_lru(host),
         kernel: text("proc/sys/kernel/osrelease").trim().to_owned(),

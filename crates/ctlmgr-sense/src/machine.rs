@@ -15,12 +15,8 @@ fn line(record: &PressureRecord) -> PressureLine {
 }
 
 /// `/sys/kernel/mm/lru_gen/enabled`: a bit mask in hexadecimal, 0 is off.
-pub fn parse_lru(text: &str) -> Option<LruFlavour> {
-    let digits = text.trim().trim_start_matches("0x");
-    match u32::from_str_radix(digits, 16).ok()? {
-        0 => Some(LruFlavour::Classic),
-        _ => Some(LruFlavour::Mglru),
-    }
+pub fn parse_lru(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
 }
 
 /// Reads the machine.
@@ -43,6 +39,7 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
         swap_free: Bytes(info.swap_free),
         pressure: read_pressure(host),
         lru: read_lru(host),
+        lru_gen: read_lru_gen(host),
     })
 }
 
@@ -68,10 +65,18 @@ pub(crate) fn read_pressure(host: &Host) -> Option<Pressure> {
 
 /// The page-aging algorithm; a kernel without the file has only the classic one.
 pub(crate) fn read_lru(host: &Host) -> Option<LruFlavour> {
-    match host.read("sys/kernel/mm/lru_gen/enabled").ok()? {
-        Some(text) => parse_lru(&text),
-        None => Some(LruFlavour::Classic),
+    match (read_lru_gen(host), host.read(LRU_GEN).ok()?) {
+        (Some(0), _) | (_, None) => Some(LruFlavour::Classic),
+        (Some(_), _) => Some(LruFlavour::Mglru),
+        (None, Some(_)) => None,
     }
+}
+
+/// Where MGLRU is switched on and off.
+const LRU_GEN: &str = "sys/kernel/mm/lru_gen/enabled";
+
+fn read_lru_gen(host: &Host) -> Option<u32> {
+    parse_lru(&host.read(LRU_GEN).ok()??)
 }
 
 #[cfg(test)]
@@ -90,8 +95,8 @@ mod tests {
 
     #[test]
     fn lru() {
-        assert_eq!(parse_lru("0x0007\n"), Some(LruFlavour::Mglru));
-        assert_eq!(parse_lru("0x0000\n"), Some(LruFlavour::Classic));
+        assert_eq!(parse_lru("0x0007\n"), Some(7));
+        assert_eq!(parse_lru("0x0000\n"), Some(0));
         assert_eq!(parse_lru("y"), None);
     }
 

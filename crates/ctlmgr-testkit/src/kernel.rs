@@ -133,6 +133,8 @@ impl Kernel {
                     self.slice_low = prior;
                 }
                 Action::Set { .. } | Action::Release { .. } if is_slice => {}
+                Action::Set { knob: Knob::LruGen, .. } => self.lru = Lru::Classic,
+                Action::Release { knob: Knob::LruGen, .. } => self.lru = Lru::Mglru,
                 Action::Set { knob, to, .. } => {
                     self.set_of(step.id).expect("the plan names an existing set").write(knob, to);
                 }
@@ -204,6 +206,7 @@ impl Kernel {
                 Lru::Classic => LruFlavour::Classic,
                 Lru::Mglru => LruFlavour::Mglru,
             }),
+            lru_gen: Some(if self.lru == Lru::Mglru { 7 } else { 0 }),
         }
     }
 }

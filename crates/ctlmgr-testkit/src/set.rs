@@ -128,6 +128,8 @@ impl Set {
             Knob::MemoryMin => self.min = to,
             Knob::MemoryHigh => self.high = to,
             Knob::CgroupFreeze => self.is_frozen = to == Knob::STILL,
+            // Of the host, not of a set.
+            Knob::LruGen => {}
         }
     }
 

@@ -45,6 +45,7 @@ impl FakeHost {
         self.write(&file("memory.stat"), &format!("anon {anon}\nfile 0\nkernel 0\n"));
         self.write(&file("memory.low"), &format!("{low}\n"));
         self.write(&file("memory.min"), "0\n");
+        self.write(&file("memory.high"), "max\n");
         self.write(&file("memory.max"), "max\n");
         self.write(&file("memory.reclaim"), "");
     }

@@ -80,7 +80,11 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn act(&mut self, steps: Vec<Step>) {
         let Some(journal) = &self.journal else { return };
-        let Work { writes, reclaims, stops } = Work::of(steps);
+        let Work { mut writes, mut reclaims, stops } = Work::of(steps);
+        // A dip is a write: one writer per knob, and no reading from the midst of it.
+        if !self.actuator.has_reclaim() {
+            writes.append(&mut reclaims);
+        }
         // While the writer is busy the plan is made of old values; the next reading plans anew.
         if !writes.is_empty() && self.busy.writing.is_none() {
             let (actuator, done) = (self.actuator.clone(), self.reports.clone());

@@ -69,7 +69,8 @@ fn kernel(facts: &HostFacts) -> Vec<Finding> {
             facts.has_reclaim,
             "available",
             Severity::Warning,
-            "this kernel has no memory.reclaim (5.19 or newer): protection works, early reclaim does not",
+            "this kernel has no memory.reclaim (5.19 or newer): a memory.high for the time of one \
+             write takes its place",
         ),
         expect(
             "PSI",
@@ -96,8 +97,10 @@ fn lru(facts: &HostFacts) -> Finding {
     let is_weak = facts.lru == Some(LruFlavour::Mglru) && before(&facts.kernel, (6, 17));
     let advice = format!(
         "kernel {} with MGLRU: the kernel's own reclaim largely ignores memory.low; ctlmgr reclaims \
-         early in mode act to stay ahead of it. Classic LRU keeps memory.low: echo n > \
-         /sys/kernel/mm/lru_gen/enabled",
+         early in mode act to stay ahead of it. Classic lists keep memory.low: lru = \"classic\" under \
+         [memory]. Of two services promised 400 and 800 MiB the larger made 8 % of its accesses in \
+         time on the plain kernel with MGLRU and 40 % with classic lists, at worst; with ctlmgr \
+         acting, 96 and 95 %",
         facts.kernel
     );
     expect("page aging", !is_weak, "memory.low is honoured", Severity::Warning, &advice)

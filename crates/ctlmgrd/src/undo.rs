@@ -38,7 +38,8 @@ pub async fn revert<U: UnitProperties>(
     let mut result = Vec::new();
     let mut entries = with_journal(journal, Journal::entries).await?;
     // Who is held back is let go first: the manager writes memory.high along with other values.
-    entries.sort_by_key(|saved| Knob::PROTECTION.contains(&saved.knob));
+    let is_limit = |knob| matches!(knob, Knob::MemoryHigh | Knob::CgroupFreeze);
+    entries.sort_by_key(|saved| !is_limit(saved.knob));
     for saved in entries {
         let undone = give_back(actuator, journal, &saved).await;
         report(&saved, &undone);

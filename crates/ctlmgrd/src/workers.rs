@@ -4,10 +4,13 @@
 //! only its own kind. Results come back to the loop as events.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use ctlmgr_act::{Actuator, Stopper, UnitProperties};
+use ctlmgr_act::{Actuator, RECLAIM_TIME, Stopper, UnitProperties};
 use ctlmgr_host::chain;
-use ctlmgr_model::{Action, Millis, Outcome, Saved, Snapshot, Step, Undone};
+use ctlmgr_model::{
+    Action, Bytes, CgroupId, CgroupPath, Knob, Millis, Outcome, Saved, Snapshot, Step, Undone,
+};
 use ctlmgr_sense::{Query, Sensor};
 use tokio::sync::mpsc::Sender;
 
@@ -114,6 +117,9 @@ async fn carry_out_one<U: UnitProperties>(
     step: &Step,
 ) -> anyhow::Result<Outcome> {
     match (&step.action, step.to_save()) {
+        (Action::Reclaim { amount, chunk }, _) if !actuator.has_reclaim() => {
+            reclaim_by_limit(actuator, journal, (&step.path, step.id), (*amount, *chunk)).await
+        }
         (Action::Reclaim { amount, chunk }, _) => {
             Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk).await)
         }
@@ -133,6 +139,37 @@ async fn carry_out_one<U: UnitProperties>(
             Ok(actuator.set(&saved).await)
         }
     }
+}
+
+/// Reclaim where the kernel has no file for it: each chunk by a dip that the journal knows of.
+async fn reclaim_by_limit<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    target: (&CgroupPath, CgroupId),
+    (amount, chunk): (Bytes, Bytes),
+) -> anyhow::Result<Outcome> {
+    let started = Instant::now();
+    let mut done = Bytes::ZERO;
+    while done < amount && started.elapsed() < RECLAIM_TIME {
+        let ask = chunk.min(amount - done);
+        let path = target.0.clone();
+        let known = with_journal(journal, move |j| j.find(&path, Knob::MemoryHigh)).await?;
+        let Some(dip) = actuator.dip(target, ask, known.as_ref())? else { break };
+        let saved = dip.saved().clone();
+        with_journal(journal, move |j| j.note(&saved)).await?;
+        let taken = dip.take().await?;
+        let path = target.0.clone();
+        with_journal(journal, move |j| match known {
+            Some(known) => j.note(&known),
+            None => j.forget(&path, Knob::MemoryHigh),
+        })
+        .await?;
+        done = done + taken;
+        if taken < ask {
+            break;
+        }
+    }
+    Ok(Outcome::Reclaimed(done))
 }
 
 fn outcome(undone: Undone) -> Outcome {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::scene::{POLICIES, STEPS, Scene};
+use super::scene::{Kind, Member, POLICIES, STEPS, Scene};
 use crate::dist;
 use crate::lab::{Record, mean};
 use crate::picture::{Line, Panel, draw};
@@ -21,10 +21,11 @@ pub struct Run {
 pub struct Results<'a> {
     pub scene: &'a Scene,
     pub step_secs: u32,
+    pub swap: &'a str,
     pub runs: Vec<Run>,
 }
 
-/// One hog in one step: means over its second half.
+/// One member in one step: means over its second half.
 #[derive(Clone, Copy)]
 struct Felt {
     /// Part of its set in memory.
@@ -39,7 +40,8 @@ struct Felt {
 }
 
 impl Felt {
-    fn of(record: &Record, name: &str, step: usize, in_files: bool) -> Felt {
+    fn of(record: &Record, member: &Member, step: usize) -> Felt {
+        let name = member.name;
         let of = || select(record, name, step);
         let set = mean(of(), "set_mib").max(1.0);
         let at = |step: usize, field: &str| -> u64 {
@@ -47,8 +49,11 @@ impl Felt {
             let wanted = [("of", name), ("step", step.as_str())];
             record.select(&wanted).next().and_then(|v| v[field].as_u64()).unwrap_or(0)
         };
-        let held =
-            if in_files { at(step, "cached_mib") as f64 } else { mean(of(), "resident_mib") };
+        let held = if member.kind == Kind::Files {
+            at(step, "cached_mib") as f64
+        } else {
+            mean(of(), "resident_mib")
+        };
         Felt {
             resident: held / set,
             pace: mean(of(), "pace"),
@@ -65,6 +70,18 @@ fn select<'a>(record: &'a Record, name: &str, step: usize) -> impl Iterator<Item
     })
 }
 
+/// Two members that are compared.
+type Pair = [&'static Member; 2];
+
+/// Both of a pair in a step.
+fn felt(pair: Pair, run: &Run, step: usize) -> [Felt; 2] {
+    pair.map(|member| Felt::of(&run.record, member, step))
+}
+
+fn names([a, b]: Pair) -> String {
+    format!("{} / {}", a.name, b.name)
+}
+
 /// Standard deviation of a sample; 0 for fewer than two.
 fn deviation(values: &[f64]) -> f64 {
     let n = values.len() as f64;
@@ -73,6 +90,15 @@ fn deviation(values: &[f64]) -> f64 {
     }
     let mean = values.iter().sum::<f64>() / n;
     (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt()
+}
+
+/// Largest standard deviation over runs, of either of a pair in any step.
+fn spread(pair: Pair, runs: &[&Run], of: fn(&Felt) -> f64) -> f64 {
+    let at = |which: usize, step: usize| {
+        let values: Vec<f64> = runs.iter().map(|r| of(&felt(pair, r, step)[which])).collect();
+        deviation(&values)
+    };
+    largest((0..2).flat_map(|which| (1..=STEPS).map(move |step| at(which, step))))
 }
 
 fn largest(values: impl Iterator<Item = f64>) -> f64 {
@@ -84,7 +110,8 @@ impl Results<'_> {
     pub fn write(&self) -> Result<()> {
         let directory = dist::target().join("bench");
         std::fs::create_dir_all(&directory)?;
-        let name = format!("memory-{}", self.scene.name);
+        let swap = if self.swap == "disk" { String::new() } else { format!("-{}", self.swap) };
+        let name = format!("memory-{}{swap}", self.scene.name);
         std::fs::write(directory.join(format!("{name}.md")), self.report()?)?;
         self.picture(&directory.join(format!("{name}.svg")))
     }
@@ -99,29 +126,36 @@ impl Results<'_> {
         all.filter(|(_, runs)| !runs.is_empty())
     }
 
-    /// Both hogs in a step.
-    fn pair(&self, run: &Run, step: usize) -> [Felt; 2] {
-        self.scene.hogs.map(|name| Felt::of(&run.record, name, step, self.scene.in_files))
+    /// The pairs that are compared.
+    fn pairs(&self) -> impl Iterator<Item = [&'static Member; 2]> {
+        self.scene.members.chunks_exact(2).map(|pair| [&pair[0], &pair[1]])
+    }
+
+    /// Policies that were measured, each with each pair.
+    fn compared(&self) -> impl Iterator<Item = (&'static str, Pair, Vec<&Run>)> {
+        let pairs: Vec<Pair> = self.pairs().collect();
+        self.measured().flat_map(move |(name, runs)| {
+            pairs.clone().into_iter().map(move |pair| (name, pair, runs.clone()))
+        })
     }
 
     pub fn report(&self) -> Result<String> {
         let mut out = String::new();
-        let [first, second] = self.scene.hogs;
         writeln!(
             out,
-            "{}. Steps of {} s; means over the second half of each; {first} / {second}; every run \
-             is shown.\n",
-            self.scene.about, self.step_secs
+            "{}. Swap: {}. Steps of {} s; means over the second half of each; every run is shown.\n",
+            self.scene.about, self.swap, self.step_secs
         )?;
         let step = self.scene.pressure.label();
         writeln!(
             out,
-            "| policy | run | {step} | resident | pace | p50 µs | p99 µs | refaults | outside MiB |"
+            "| policy | run | {step} | of | resident | pace | p50 µs | p99 µs | refaults | outside MiB |"
         )?;
-        writeln!(out, "|---|---|---|---|---|---|---|---|---|")?;
-        for (name, runs) in self.measured() {
+        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
+        for (name, pair, runs) in self.compared() {
             for (n, run) in runs.into_iter().enumerate() {
-                (1..=STEPS).try_for_each(|s| self.line(&mut out, name, (n + 1, run), s))?;
+                let line = |s| self.line(&mut out, &format!("{name} | {}", n + 1), (pair, run), s);
+                (1..=STEPS).try_for_each(line)?;
             }
         }
         self.verdicts(&mut out)?;
@@ -133,16 +167,17 @@ impl Results<'_> {
     fn line(
         &self,
         out: &mut String,
-        name: &str,
-        (n, run): (usize, &Run),
+        start: &str,
+        (pair, run): (Pair, &Run),
         step: usize,
     ) -> Result<()> {
-        let [a, b] = self.pair(run, step);
+        let [a, b] = felt(pair, run, step);
         let outside = mean(select(&run.record, "pressure", step), "resident_mib");
         writeln!(
             out,
-            "| {name} | {n} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} |",
+            "| {start} | {} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} |",
             self.scene.pressure.steps()[step - 1],
+            names(pair),
             a.resident,
             b.resident,
             a.pace,
@@ -159,20 +194,20 @@ impl Results<'_> {
 
     /// The figures that the goals are about, worst over all runs and steps.
     fn verdicts(&self, out: &mut String) -> Result<()> {
-        let second = self.scene.hogs[1];
         writeln!(
             out,
-            "\n| policy | largest difference of resident parts | largest difference of slowdowns | least (pace {second} - pace of the other) | least pace {second} | largest deviation over runs of a resident part | of a pace |"
+            "\n| policy | of | largest difference of resident parts | largest difference of slowdowns | least (pace of the second - of the first) | least pace of the second | largest deviation over runs of a resident part | of a pace |"
         )?;
-        writeln!(out, "|---|---|---|---|---|---|---|")?;
-        for (name, runs) in self.measured() {
+        writeln!(out, "|---|---|---|---|---|---|---|---|")?;
+        for (name, pair, runs) in self.compared() {
             let all: Vec<[Felt; 2]> =
-                runs.iter().flat_map(|r| (1..=STEPS).map(|s| self.pair(r, s))).collect();
+                runs.iter().flat_map(|r| (1..=STEPS).map(|s| felt(pair, r, s))).collect();
             let most = |f: fn(&[Felt; 2]) -> f64| largest(all.iter().map(f));
-            let spread = |f: fn(&Felt) -> f64| self.spread(&runs, f);
+            let spread = |f: fn(&Felt) -> f64| spread(pair, &runs, f);
             writeln!(
                 out,
-                "| {name} | {:.3} | {:.2} | {:+.2} | {:.2} | {:.3} | {:.2} |",
+                "| {name} | {} | {:.3} | {:.2} | {:+.2} | {:.2} | {:.3} | {:.2} |",
+                names(pair),
                 most(|[a, b]| (a.resident - b.resident).abs()),
                 most(|[a, b]| (a.pace - b.pace).abs()),
                 -most(|[a, b]| a.pace - b.pace),
@@ -184,22 +219,14 @@ impl Results<'_> {
         Ok(())
     }
 
-    /// Largest standard deviation over runs, of either hog in any step.
-    fn spread(&self, runs: &[&Run], of: fn(&Felt) -> f64) -> f64 {
-        let at = |hog: usize, step: usize| {
-            let values: Vec<f64> = runs.iter().map(|r| of(&self.pair(r, step)[hog])).collect();
-            deviation(&values)
-        };
-        largest((0..2).flat_map(|hog| (1..=STEPS).map(move |step| at(hog, step))))
-    }
-
-    /// Touches made by both, as a part of those wanted: each step, and against the best policy.
+    /// Touches made by all, as a part of those wanted: each step, and against the best policy.
     fn totals(&self, out: &mut String) -> Result<()> {
-        let weights: Vec<f64> =
-            (0..2).map(|i| f64::from(self.scene.sizes[i] * self.scene.rates[i])).collect();
-        let total = |run: &Run, step: usize| {
-            let [a, b] = self.pair(run, step);
-            (a.pace * weights[0] + b.pace * weights[1]) / (weights[0] + weights[1])
+        let members = self.scene.members;
+        let wanted = |m: &Member| f64::from(m.mib * m.rate);
+        let all: f64 = members.iter().map(wanted).sum();
+        let total = |run: &Run, step: usize| -> f64 {
+            let made = |m: &Member| wanted(m) * Felt::of(&run.record, m, step).pace;
+            members.iter().map(made).sum::<f64>() / all
         };
         let of_steps = |runs: &[&Run]| -> Vec<f64> {
             let mean = |s| runs.iter().map(|r| total(r, s)).sum::<f64>() / runs.len() as f64;
@@ -209,7 +236,7 @@ impl Results<'_> {
         let best = |s: usize| largest(rows.iter().map(|(_, totals)| totals[s]));
         writeln!(
             out,
-            "\n| policy | throughput of both, of what is wanted, at each step | mean | least part of the best policy's at a step |"
+            "\n| policy | throughput of all, of what is wanted, at each step | mean | least part of the best policy's at a step |"
         )?;
         writeln!(out, "|---|---|---|---|")?;
         for (name, totals) in &rows {
@@ -240,21 +267,23 @@ impl Results<'_> {
     }
 
     fn picture(&self, path: &Path) -> Result<()> {
-        let hogs = self.scene.hogs;
         let steps = self.scene.pressure.steps();
         let panels: Vec<Panel> = self
-            .measured()
-            .map(|(name, runs)| {
-                let line = |hog: usize, field: fn(&Felt) -> f64, label: &str| {
+            .compared()
+            .map(|(name, pair, runs)| {
+                let line = |which: usize, field: fn(&Felt) -> f64, label: &str| {
                     let at = |s: usize| {
-                        let sum: f64 = runs.iter().map(|r| field(&self.pair(r, s)[hog])).sum();
+                        let sum: f64 = runs.iter().map(|r| field(&felt(pair, r, s)[which])).sum();
                         (f64::from(steps[s - 1]), sum / runs.len() as f64 * 100.0)
                     };
                     let points = (1..=STEPS).map(at).collect();
-                    Line { name: format!("{} {label}", hogs[hog]), points }
+                    Line { name: format!("{} {label}", pair[which].name), points }
                 };
                 Panel {
-                    title: name.to_owned(),
+                    title: match self.scene.members.len() {
+                        2 => name.to_owned(),
+                        _ => format!("{name}: {}", names(pair)),
+                    },
                     unit: "per cent".to_owned(),
                     x: self.scene.pressure.label().to_owned(),
                     lines: vec![

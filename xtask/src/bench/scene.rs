@@ -1,26 +1,57 @@
-//! What is measured: pairs of hogs, ways of treating the host, and pressure.
+//! What is measured: pairs of workloads, ways of treating the host, and pressure.
 
-/// A pair of hogs and what presses on them.
+/// Workloads in pairs, and what presses on them.
 pub struct Scene {
     /// Its name on the command line.
     pub name: &'static str,
     /// What it is, for the report.
     pub about: &'static str,
-    /// Names of the two.
-    pub hogs: [&'static str; 2],
-    /// Sizes of their sets, in MiB.
-    pub sizes: [u32; 2],
-    /// What they are promised (`--memory-reservation`), in MiB.
-    pub promises: [u32; 2],
-    /// Touches per MiB and second; at 40 a page is touched every 6 s or so.
-    pub rates: [u32; 2],
-    /// Whether their sets are files instead of anonymous memory.
-    pub in_files: bool,
+    /// The workloads; each two are a pair that is compared.
+    pub members: &'static [Member],
     /// What presses.
     pub pressure: Pressure,
 }
 
-/// What presses on the pair: five steps each.
+/// One workload.
+pub struct Member {
+    pub name: &'static str,
+    pub kind: Kind,
+    /// Size of its set, in MiB.
+    pub mib: u32,
+    /// What it is promised (`--memory-reservation`), in MiB.
+    pub promise: u32,
+    /// Touches per MiB and second; at 40 a page is touched every 6 s or so. A redis makes as many
+    /// requests as it can, and this is only what it counts for beside others.
+    pub rate: u32,
+}
+
+/// What a workload is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A hog with anonymous memory.
+    Memory,
+    /// A hog with page cache.
+    Files,
+    /// A redis with one client.
+    Redis,
+}
+
+impl Kind {
+    /// For the script.
+    pub fn script(self) -> &'static str {
+        match self {
+            Kind::Memory => "memory",
+            Kind::Files => "files",
+            Kind::Redis => "redis",
+        }
+    }
+}
+
+const fn hog(name: &'static str, mib: u32, promise: u32) -> Member {
+    Member { name, kind: Kind::Memory, mib, promise, rate: 40 }
+}
+
+/// What presses on them: five steps each.
 #[derive(Clone, Copy)]
 pub enum Pressure {
     /// A unit that nobody manages, with this much memory at each step, in MiB.
@@ -50,91 +81,102 @@ impl Pressure {
 }
 
 const RISING: Pressure = Pressure::Unit([200, 400, 600, 800, 1000]);
-/// Table 4.1 of the paper: two of 500 MB, promised 150 MB, 200 to 1000 MB outside, 2 GB.
-const TABLE_4_1: Scene = Scene {
-    name: "exp3a",
-    about: "base of the paper's chapter 4: two of 500 MiB promised 150 (also Exp-4a and 5a)",
-    hogs: ["first", "second"],
-    sizes: [500, 500],
-    promises: [150, 150],
-    rates: [40, 40],
-    in_files: false,
-    pressure: RISING,
-};
+const SHRINKING: Pressure = Pressure::Balloon([1800, 1600, 1500, 1400, 1300]);
 
-/// All of them.
-pub const SCENES: [Scene; 11] = [
-    Scene {
-        name: "sizes",
-        about: "400 and 800 MiB, equally hot, promised what they use",
-        hogs: ["small", "large"],
-        sizes: [400, 800],
-        promises: [400, 800],
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "heat",
-        about: "500 MiB each, promised what they use, one four times as hot",
-        hogs: ["cold", "hot"],
-        promises: [500, 500],
-        rates: [10, 40],
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "exp1",
-        about: "Exp-1: both of 700 MiB exceed a promise of 350 by the same",
-        sizes: [700, 700],
-        promises: [350, 350],
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "exp2",
-        about: "Exp-2: neither of 500 MiB exceeds its promise of 1000",
-        promises: [1000, 1000],
-        ..TABLE_4_1
-    },
-    TABLE_4_1,
-    Scene {
-        name: "exp3b",
-        about: "Exp-3b: the base under 1000 to 1400 MiB",
-        pressure: Pressure::Unit([1000, 1100, 1200, 1300, 1400]),
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "exp4b",
-        about: "Exp-4b: the base with page cache instead of anonymous memory",
-        in_files: true,
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "exp5b",
-        about: "Exp-5b: the base promised 300",
-        promises: [300, 300],
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "mixed",
-        about: "one exceeds its promise (150 of 500 MiB), the other does not (1000)",
-        promises: [150, 1000],
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "reversed",
-        about: "sizes, started in the other order",
-        hogs: ["large", "small"],
-        sizes: [800, 400],
-        promises: [800, 400],
-        ..TABLE_4_1
-    },
-    Scene {
-        name: "balloon",
-        about: "sizes, pressed by a machine that shrinks",
-        hogs: ["small", "large"],
-        sizes: [400, 800],
-        promises: [400, 800],
-        pressure: Pressure::Balloon([1800, 1600, 1500, 1400, 1300]),
-        ..TABLE_4_1
-    },
+const fn scene(
+    name: &'static str,
+    about: &'static str,
+    members: &'static [Member],
+    pressure: Pressure,
+) -> Scene {
+    Scene { name, about, members, pressure }
+}
+
+/// All of them. Table 4.1 of the paper is two of 500 MB, promised 150 MB, 200 to 1000 MB outside, on
+/// 2 GB.
+pub const SCENES: [Scene; 12] = [
+    scene(
+        "sizes",
+        "400 and 800 MiB, equally hot, promised what they use",
+        &[hog("small", 400, 400), hog("large", 800, 800)],
+        RISING,
+    ),
+    scene(
+        "heat",
+        "500 MiB each, promised what they use, one four times as hot",
+        &[Member { rate: 10, ..hog("cold", 500, 500) }, hog("hot", 500, 500)],
+        RISING,
+    ),
+    scene(
+        "exp1",
+        "Exp-1: both of 700 MiB exceed a promise of 350 by the same",
+        &[hog("first", 700, 350), hog("second", 700, 350)],
+        RISING,
+    ),
+    scene(
+        "exp2",
+        "Exp-2: neither of 500 MiB exceeds its promise of 1000",
+        &[hog("first", 500, 1000), hog("second", 500, 1000)],
+        RISING,
+    ),
+    scene(
+        "exp3a",
+        "base of the paper's chapter 4: two of 500 MiB promised 150 (also Exp-4a and 5a)",
+        &[hog("first", 500, 150), hog("second", 500, 150)],
+        RISING,
+    ),
+    scene(
+        "exp3b",
+        "Exp-3b: the base under 1000 to 1400 MiB",
+        &[hog("first", 500, 150), hog("second", 500, 150)],
+        Pressure::Unit([1000, 1100, 1200, 1300, 1400]),
+    ),
+    scene(
+        "exp4b",
+        "Exp-4b: the base with page cache instead of anonymous memory",
+        &[
+            Member { kind: Kind::Files, ..hog("first", 500, 150) },
+            Member { kind: Kind::Files, ..hog("second", 500, 150) },
+        ],
+        RISING,
+    ),
+    scene(
+        "exp5b",
+        "Exp-5b: the base promised 300",
+        &[hog("first", 500, 300), hog("second", 500, 300)],
+        RISING,
+    ),
+    scene(
+        "mixed",
+        "one exceeds its promise (150 of 500 MiB), the other does not (1000)",
+        &[hog("exceeding", 500, 150), hog("within", 500, 1000)],
+        RISING,
+    ),
+    scene(
+        "reversed",
+        "sizes, started in the other order",
+        &[hog("large", 800, 800), hog("small", 400, 400)],
+        RISING,
+    ),
+    scene(
+        "balloon",
+        "sizes, pressed by a machine that shrinks",
+        &[hog("small", 400, 400), hog("large", 800, 800)],
+        SHRINKING,
+    ),
+    // Its 16 to 9 GB as parts of what is used: the last step leaves less than that.
+    scene(
+        "cloud",
+        "Table 5.1 of the paper: a pair of redis and a pair of hogs, promised 1:2, on a machine that \
+         shrinks",
+        &[
+            Member { kind: Kind::Redis, rate: 10, ..hog("redis-low", 150, 150) },
+            Member { kind: Kind::Redis, rate: 10, ..hog("redis-high", 300, 300) },
+            Member { rate: 10, ..hog("hog-low", 160, 160) },
+            Member { rate: 10, ..hog("hog-high", 320, 320) },
+        ],
+        Pressure::Balloon([1500, 1375, 1250, 1125, 1000]),
+    ),
 ];
 
 /// A way of treating the host, and what the script needs to know of it.
@@ -143,7 +185,7 @@ pub struct Policy {
     pub name: &'static str,
     /// For the script.
     pub script: &'static str,
-    /// Weight of the larger, or second.
+    /// Weight of the second of each pair; the first has 100.
     pub weight_of_second: u32,
     /// Page aging.
     pub lru: &'static str,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::shape::RELEASE;
 use crate::{fresh, sh};
 
-/// Everything the image is made from; its hash names the cache entry.
-const RELEASE: &str = "trixie";
+// Everything the image is made from; its hash names the cache entry.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,udev,kmod,linux-image-amd64,initramfs-tools,\
     docker.io,docker-cli,iptables,redis-server,redis-tools,fio,busybox-static,iproute2,procps,\
     qemu-guest-agent,zstd,e2fsprogs,systemd-oomd,oomd,util-linux";
@@ -46,41 +46,51 @@ pub fn cache() -> Result<PathBuf> {
     Ok(base.join("ctlmgr-vm"))
 }
 
-/// The image, built if it is not in the cache.
-pub fn ensure() -> Result<Image> {
+/// The image with the kernel of a Debian release, built if it is not in the cache.
+pub fn ensure(kernel: &str) -> Result<Image> {
     let mut hasher = DefaultHasher::new();
     (RELEASE, PACKAGES, SETUP, FIRST_BOOT, DISK_GIB).hash(&mut hasher);
+    if kernel != RELEASE {
+        kernel.hash(&mut hasher);
+    }
     let directory = cache()?.join(format!("image-{:016x}", hasher.finish()));
     let image = Image { directory };
     if !image.directory.join("complete").exists() {
-        build(&image)?;
+        build(&image, kernel)?;
         std::fs::write(image.directory.join("complete"), "")?;
     }
     Ok(image)
 }
 
-fn build(image: &Image) -> Result<()> {
+fn build(image: &Image, kernel: &str) -> Result<()> {
     sh::say("building the guest image (about 2 minutes)");
     std::fs::create_dir_all(&image.directory)?;
     let work = tempfile::tempdir_in(&image.directory)?;
     let tree = work.path().join("root");
     let setup = work.path().join("setup.sh");
     std::fs::write(&setup, SETUP)?;
-    debootstrap(&tree, &setup)?;
+    debootstrap(&tree, &setup, kernel)?;
     copy_kernel(&tree, image)?;
     make_disk(&tree, &image.disk())?;
     sh::quiet(&mut sh::privileged(&["rm", "-rf", &tree.to_string_lossy()]))
 }
 
-fn debootstrap(tree: &Path, setup: &Path) -> Result<()> {
-    let include = format!("--include={PACKAGES}");
+fn debootstrap(tree: &Path, setup: &Path, kernel: &str) -> Result<()> {
+    let mirror = fresh::mirror()?;
+    let source = |release: &str| format!("deb {mirror} {release} main");
+    let mut include = format!("--include={PACKAGES}");
+    let mut sources = vec![source(RELEASE)];
+    if kernel != RELEASE {
+        include = include.replace("linux-image-amd64", &format!("linux-image-amd64/{kernel}"));
+        sources.push(source(kernel));
+    }
     // Before the kernel is installed: an initramfs with nothing but what this machine needs.
     let modules = "--essential-hook=mkdir -p \"$1/etc/initramfs-tools/conf.d\"; \
         printf 'MODULES=list\\nCOMPRESS=zstd\\n' >\"$1/etc/initramfs-tools/conf.d/guest.conf\"; \
         printf 'virtio_pci\\nvirtio_blk\\next4\\n' >\"$1/etc/initramfs-tools/modules\"";
     let customize = format!("--customize-hook=sh '{}' \"$1\"", setup.display());
-    let (mirror, tree) = (fresh::mirror()?, tree.to_string_lossy());
-    sh::quiet(&mut sh::privileged(&[
+    let tree = tree.to_string_lossy();
+    let mut words = vec![
         "mmdebstrap",
         "--variant=minbase",
         "--aptopt=Acquire::Languages \"none\"",
@@ -92,8 +102,9 @@ fn debootstrap(tree: &Path, setup: &Path) -> Result<()> {
         &customize,
         RELEASE,
         &tree,
-        &mirror,
-    ]))
+    ];
+    words.extend(sources.iter().map(String::as_str));
+    sh::quiet(&mut sh::privileged(&words))
 }
 
 fn copy_kernel(tree: &Path, image: &Image) -> Result<()> {

@@ -56,7 +56,7 @@ pub fn prepare(shape: &Shape) -> Result<()> {
 
 /// The saved machine of this shape; boots one if there is none. The caller holds the lock.
 fn ensure(shape: &Shape) -> Result<Saved> {
-    let image = image::ensure()?;
+    let image = image::ensure(&shape.kernel)?;
     let accelerator = accelerator(&image)?;
     let directory = image.directory.join(format!("{accelerator}-{}", shape.name()));
     let saved = Saved { image, shape: shape.clone(), accelerator, directory };

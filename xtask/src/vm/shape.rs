@@ -21,11 +21,18 @@ pub struct Shape {
     /// Add a 1 GiB data disk limited to this many operations per second.
     #[arg(long)]
     pub throttled_iops: Option<u32>,
+    /// Debian release whose kernel boots: trixie (6.12), bookworm (6.1) or bullseye (5.10).
+    #[arg(long, default_value = RELEASE)]
+    pub kernel: String,
 }
+
+/// Debian release of the guest, and of its kernel unless said otherwise.
+pub const RELEASE: &str = "trixie";
 
 impl Default for Shape {
     fn default() -> Self {
-        Shape { memory: 2048, cpus: 2, l3: 1, numa: 1, swap: 2048, throttled_iops: None }
+        let kernel = RELEASE.to_owned();
+        Shape { memory: 2048, cpus: 2, l3: 1, numa: 1, swap: 2048, throttled_iops: None, kernel }
     }
 }
 

@@ -1,0 +1,69 @@
+//! Reclaim without memory.reclaim: a memory.high below use, for the time of one write.
+//!
+//! The kernel reclaims down to a new memory.high within the write (mm/memcontrol.c,
+//! `memory_high_write`), and on a slice it spares what the children's memory.low protects, as
+//! memory.reclaim does. Unlike that, whoever allocates meanwhile is slowed down; so the limit
+//! stands for one chunk only, and the value from before is written again whatever happened.
+
+use ctlmgr_host::{CgroupDir, HostError};
+use ctlmgr_model::{Bytes, Knob, Saved};
+
+use crate::actuator::{file_text, read_file};
+
+/// One such write, planned.
+#[derive(Debug)]
+pub struct Dip {
+    dir: CgroupDir,
+    saved: Saved,
+}
+
+impl Dip {
+    pub(crate) fn plan(
+        dir: CgroupDir,
+        amount: Bytes,
+        known: Option<&Saved>,
+    ) -> Result<Option<Dip>, HostError> {
+        let file = |name| read_file(&dir, name);
+        let (current, high) = (file("memory.current")?, file("memory.high")?);
+        let (Some(current), Some(high)) = (current, high) else { return Ok(None) };
+        let ours = (current - amount).page_floor();
+        if high <= ours {
+            return Ok(None);
+        }
+        let known = known.filter(|k| k.id == dir.id() && k.is_ours(high));
+        let saved = Saved {
+            path: dir.cgroup().clone(),
+            id: dir.id(),
+            knob: Knob::MemoryHigh,
+            prior: known.map_or(high, |k| k.prior),
+            ours,
+            before: high,
+            had_setting: known.is_some_and(|k| k.had_setting),
+        };
+        Ok(Some(Dip { dir, saved }))
+    }
+
+    /// What the journal must know before.
+    pub fn saved(&self) -> &Saved {
+        &self.saved
+    }
+
+    /// Carries it out, and returns by how much use fell.
+    ///
+    /// # Errors
+    /// The limit could not be written, or not be put back; the journal still knows it then.
+    pub async fn take(self) -> Result<Bytes, HostError> {
+        // The write reclaims in the writer and may take seconds: never on the loop's threads.
+        let work = tokio::task::spawn_blocking(move || self.take_now());
+        work.await.unwrap_or(Ok(Bytes::ZERO))
+    }
+
+    fn take_now(&self) -> Result<Bytes, HostError> {
+        let use_now = || read_file(&self.dir, "memory.current").map(Option::unwrap_or_default);
+        let before = use_now()?;
+        let written = self.dir.write("memory.high", &file_text(self.saved.ours));
+        self.dir.write("memory.high", &file_text(self.saved.before))?;
+        written?;
+        Ok(before - use_now()?)
+    }
+}

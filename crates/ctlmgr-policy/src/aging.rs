@@ -1,0 +1,86 @@
+//! Page aging of the host: classic lists instead of MGLRU, where the operator wants it.
+//!
+//! # Problem
+//! Before 6.17 global reclaim under MGLRU largely ignores memory.low (design §4), so what early
+//! reclaim does not prevent hits the protected too.
+//!
+//! # Approach
+//! `memory.lru = "classic"` switches MGLRU off for as long as ctlmgr acts. It is a knob like the
+//! others: its prior value is in the journal, and another writer's value stays.
+//!
+//! # Properties
+//! Nothing unless asked for; nothing where the lists are classic already; once written it is not
+//! written again, unless overrides are to be reasserted.
+
+use ctlmgr_model::{
+    Action, Bytes, CgroupId, CgroupPath, Knob, MemorySettings, OnOverride, PageAging, Reason, Rung,
+    Snapshot, Step,
+};
+
+use crate::state::{State, WRITE_INTERVAL};
+
+/// The root has no cgroup of its own to be mistaken for another.
+const ROOT: CgroupId = CgroupId(0);
+
+/// The step that switches to classic lists.
+pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot) -> Option<Step> {
+    let from = Bytes(u64::from(snapshot.host.lru_gen?));
+    if settings.lru == PageAging::Keep || from == Bytes::ZERO {
+        return None;
+    }
+    let path = CgroupPath::new("");
+    let written = state.written.get(&(path.clone(), Knob::LruGen));
+    let is_foreign = written.is_some_and(|w| !w.saved.is_ours(from));
+    let is_recent = written.is_some_and(|w| snapshot.at.since(w.at) < WRITE_INTERVAL);
+    if is_recent || is_foreign && settings.on_override == OnOverride::Yield {
+        return None;
+    }
+    let prior = written.filter(|_| !is_foreign).map_or(from, |w| w.saved.prior);
+    Some(Step {
+        path,
+        id: ROOT,
+        action: Action::Set { knob: Knob::LruGen, from, prior, to: Bytes::ZERO },
+        rung: Rung::Protect,
+        reason: Reason("memory.lru is classic: its reclaim honours memory.low".to_owned()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::host;
+    use ctlmgr_model::{Millis, Outcome};
+
+    /// The mask after what is decided is done.
+    fn next(settings: &MemorySettings, state: &mut State, snapshot: &mut Snapshot) -> Option<u32> {
+        snapshot.at = Millis(snapshot.at.0 + 5_000);
+        if let Some(step) = age(settings, state, snapshot) {
+            snapshot.host.lru_gen = Some(0);
+            state.learn(&step, &Outcome::Done, snapshot.at);
+        }
+        snapshot.host.lru_gen
+    }
+
+    #[test]
+    fn only_who_asks_for_classic_lists_gets_them() {
+        let mut snapshot = host(Bytes::mib(1024), Vec::new(), Vec::new());
+        let (mut settings, mut state) = (MemorySettings::default(), State::default());
+        assert_eq!(next(&settings, &mut state, &mut snapshot), Some(7));
+        settings.lru = PageAging::Classic;
+        assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
+        assert_eq!(age(&settings, &state, &snapshot), None);
+    }
+
+    #[test]
+    fn another_writer_is_left_alone_unless_ours_is_to_be_reasserted() {
+        let mut snapshot = host(Bytes::mib(1024), Vec::new(), Vec::new());
+        let mut settings = MemorySettings { lru: PageAging::Classic, ..MemorySettings::default() };
+        let mut state = State::default();
+        assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
+        // 7 is what was there before us, so it may be a write of ours that never came through.
+        snapshot.host.lru_gen = Some(5);
+        assert_eq!(next(&settings, &mut state, &mut snapshot), Some(5));
+        settings.on_override = OnOverride::Reassert;
+        assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
+    }
+}
