@@ -16,6 +16,9 @@ _ctlmgr() {
             ",$1")
                 cmd="ctlmgr"
                 ;;
+            ctlmgr,batch)
+                cmd="ctlmgr__subcmd__batch"
+                ;;
             ctlmgr,config)
                 cmd="ctlmgr__subcmd__config"
                 ;;
@@ -58,6 +61,18 @@ _ctlmgr() {
             ctlmgr,why)
                 cmd="ctlmgr__subcmd__why"
                 ;;
+            ctlmgr__subcmd__batch,help)
+                cmd="ctlmgr__subcmd__batch__subcmd__help"
+                ;;
+            ctlmgr__subcmd__batch,plan)
+                cmd="ctlmgr__subcmd__batch__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__batch__subcmd__help,help)
+                cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__help"
+                ;;
+            ctlmgr__subcmd__batch__subcmd__help,plan)
+                cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__plan"
+                ;;
             ctlmgr__subcmd__config,check)
                 cmd="ctlmgr__subcmd__config__subcmd__check"
                 ;;
@@ -75,6 +90,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__config__subcmd__help,show)
                 cmd="ctlmgr__subcmd__config__subcmd__help__subcmd__show"
+                ;;
+            ctlmgr__subcmd__help,batch)
+                cmd="ctlmgr__subcmd__help__subcmd__batch"
                 ;;
             ctlmgr__subcmd__help,config)
                 cmd="ctlmgr__subcmd__help__subcmd__config"
@@ -118,6 +136,9 @@ _ctlmgr() {
             ctlmgr__subcmd__help,why)
                 cmd="ctlmgr__subcmd__help__subcmd__why"
                 ;;
+            ctlmgr__subcmd__help__subcmd__batch,plan)
+                cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__plan"
+                ;;
             ctlmgr__subcmd__help__subcmd__config,check)
                 cmd="ctlmgr__subcmd__help__subcmd__config__subcmd__check"
                 ;;
@@ -155,12 +176,94 @@ _ctlmgr() {
 
     case "${cmd}" in
         ctlmgr)
-            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory help"
+            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory batch help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch)
+            opts="-h --json --socket --help plan help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__help)
+            opts="plan help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__help__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__plan)
+            opts="-h --rounds --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -323,8 +426,36 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help)
-            opts="status why plan what-if record replay diff revert mode weight config doctor memory help"
+            opts="status why plan what-if record replay diff revert mode weight config doctor memory batch help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__batch)
+            opts="plan"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__batch__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -4,6 +4,7 @@
 //! dry run, replay and simulation all call the same function; only what follows differs.
 
 mod aging;
+pub mod batching;
 mod capacity;
 pub mod check;
 mod complaint;

@@ -95,6 +95,12 @@ pub enum Command {
         #[command(subcommand)]
         command: MemoryCommand,
     },
+    /// Batches of containers that start together: plan them without a daemon.
+    Batch {
+        /// Which one.
+        #[command(subcommand)]
+        command: BatchCommand,
+    },
 }
 
 /// A change to try out.
@@ -118,6 +124,24 @@ pub enum ConfigCommand {
     Check,
     /// Show all settings in force, defaults included.
     Show,
+}
+
+/// Commands on batches.
+#[derive(Debug, Subcommand)]
+pub enum BatchCommand {
+    /// Divide containers into batches that do not fight, and nothing else.
+    ///
+    /// FILE holds {"max_batch": N or null, "objective": {"penalty": 1, "batches": 1}, "bins": [NAME],
+    /// "penalty": [[S]], "containers": [{"name", "bin", "count", "use": {CAPACITY: AMOUNT}, "volume",
+    /// "after": [NAME]}], "capacity": {CAPACITY: AMOUNT}, "time_limit_ms": 1000}; in place of bins and
+    /// penalty, "pairwise": [[S]] over the containers. - is standard input.
+    Plan {
+        /// The containers, as JSON.
+        file: PathBuf,
+        /// Stop after so many rounds of search, in place of the time limit: the same plan every time.
+        #[arg(long)]
+        rounds: Option<u64>,
+    },
 }
 
 /// Commands of the memory job.

@@ -51,7 +51,8 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             Command::Config { .. }
             | Command::Doctor
             | Command::Replay { .. }
-            | Command::Memory { .. } => {
+            | Command::Memory { .. }
+            | Command::Batch { .. } => {
                 Err(Failure::bad_input(anyhow!("this command needs no daemon")))
             }
         }

@@ -1,7 +1,9 @@
 //! The command line of ctlmgr: asks the daemon, shows answers.
 //!
-//! It senses nothing and writes no knob; `memory plan` and `config` need no daemon at all.
+//! It senses nothing and writes no knob; `memory plan`, `batch plan` and `config` need no daemon at
+//! all.
 
+mod batch_plan;
 pub mod cli;
 mod config;
 mod daemon;
@@ -15,7 +17,7 @@ mod what_if;
 use std::fmt;
 
 pub use cli::Cli;
-use cli::{Command, ConfigCommand, MemoryCommand};
+use cli::{BatchCommand, Command, ConfigCommand, MemoryCommand};
 
 /// A failure with its exit status.
 #[derive(Debug)]
@@ -56,6 +58,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     let json = cli.json;
     match cli.command {
         Command::Memory { command: MemoryCommand::Plan { file } } => memory_plan::run(&file, json),
+        Command::Batch { command: BatchCommand::Plan { file, rounds } } => {
+            batch_plan::run(&file, rounds, json)
+        }
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
         Command::Doctor => offline::doctor(json),
