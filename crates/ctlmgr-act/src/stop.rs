@@ -69,9 +69,7 @@ impl Stopper {
         let options = StopContainerOptionsBuilder::new().t(grace_secs).build();
         match docker.stop_container(id, Some(options)).await {
             Ok(()) => Ok(Outcome::Done),
-            Err(Error::DockerResponseServerError { status_code: 304 | 404, .. }) => {
-                Ok(Outcome::Vanished)
-            }
+            Err(Error::DockerResponseServerError { status_code: 404, .. }) => Ok(Outcome::Vanished),
             Err(source) => Err(fail(source)),
         }
     }
