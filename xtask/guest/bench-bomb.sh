@@ -9,8 +9,15 @@ until [ "$(tail -n 1 "$log/web.json" 2>/dev/null | sed 's/.*"resident_mib":\([0-
 	sleep 0.5
 done
 sleep 5
-# emit PHASE SECONDS: what web felt in the last seconds.
-emit() { tail -n "$2" "$log/web.json" | sed "s/^{/@{\"phase\":\"$1\",\"name\":\"web\",/"; }
+stolen_now() { awk '/^pgsteal_(kswapd|direct) / { n += $2 } END { print n }' /proc/vmstat; }
+stolen=$(stolen_now)
+# emit PHASE SECONDS: what web felt in the last seconds, and what the kernel took from anybody since
+# the last phase.
+emit() {
+	tail -n "$2" "$log/web.json" | sed "s/^{/@{\"phase\":\"$1\",\"name\":\"web\",/"
+	echo "@{\"counter\":\"stolen_$1\",\"value\":$(($(stolen_now) - stolen))}"
+	stolen=$(stolen_now)
+}
 sleep 30
 emit before 30
 # One endless line: tail keeps all of it, until the kernel ends that and the shell begins anew.
@@ -20,13 +27,10 @@ events=/sys/fs/cgroup/ctlmgr.slice/docker-$(docker inspect -f '{{.Id}}' bomb).sc
 sleep 60
 emit during 60
 kills=$(sed -n 's/^oom_kill //p' "$events")
-echo "@{\"counter\":\"kills\",\"value\":$kills}"
+echo "@{\"counter\":\"kills_during\",\"value\":$kills}"
 docker rm -f bomb >/dev/null
 sleep 35
 emit after 30
-grep -E '^(pgsteal_kswapd|pgsteal_direct) ' /proc/vmstat | while read -r key value; do
-	echo "@{\"counter\":\"$key\",\"value\":$value}"
-done
 echo "$1: $kills OOM kills inside the bomb"
 systemctl stop ctlmgr.service
 ctlmgr diff --json | tr -d '\n ' | sed 's/^/@{"diff":/; s/$/}\n/'

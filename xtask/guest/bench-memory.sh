@@ -143,12 +143,12 @@ refaults() { awk '/^workingset_refault/ { n += $2 } END { print n }' "$1/memory.
 emit_redis() {
 	from=$(awk -v secs="$seconds" '{ print $1 - secs }' /proc/uptime)
 	if [ "$step" = 0 ]; then stat_mib "$path" anon >"$log/$name.set_mib"; fi
-	tr -d '\r' <"$log/$name.txt" | awk -F, -v from="$from" '$1 > from { n++; rate += $3; p50 += $6; p99 += $8 }
-		END { if (n) print rate / n, p50 * 1000 / n, p99 * 1000 / n; else print 0, 0, 0 }' >"$log/$name.now"
+	tr -d '\r' <"$log/$name.txt" | awk -F, -v from="$from" '$1 > from && $3 > 0 { n++; secs += 1 / $3; p50 += $6; p99 += $8 }
+		END { if (n) print n / secs, p50 * 1000 / n, p99 * 1000 / n; else print 0, 0, 0 }' >"$log/$name.now"
 	if [ "$step" = 0 ]; then cp "$log/$name.now" "$log/$name.base"; fi
 	read -r rate_now p50 p99 <"$log/$name.now"
 	read -r base rest <"$log/$name.base"
-	pace=$(awk -v now="$rate_now" -v base="$base" 'BEGIN { print base > 0 ? now / base : 0 }')
+	pace=$(awk -v now="$rate_now" -v base="$base" 'BEGIN { print (base > 0 ? now / base : 0) }')
 	echo "@{\"step\":$step,\"name\":\"$name\",\"pace\":$pace,\"p50_us\":$p50,\"p99_us\":$p99,\"resident_mib\":$(stat_mib "$path" anon),\"set_mib\":$(cat "$log/$name.set_mib")}"
 }
 # emit: what a member felt in the last seconds, and what it holds.

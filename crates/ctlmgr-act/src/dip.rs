@@ -30,7 +30,8 @@ impl Dip {
         if high <= ours {
             return Ok(None);
         }
-        let known = known.filter(|k| k.id == dir.id() && k.is_ours(high));
+        // By value, not by id: a unit keeps our limit while its cgroup goes and comes.
+        let known = known.filter(|k| k.is_ours(high));
         let saved = Saved {
             path: dir.cgroup().clone(),
             id: dir.id(),
@@ -48,22 +49,20 @@ impl Dip {
         &self.saved
     }
 
-    /// Carries it out, and returns by how much use fell.
+    /// Carries it out, and returns by how much use fell. Reclaims within the write, which may take
+    /// seconds.
     ///
     /// # Errors
     /// The limit could not be written, or not be put back; the journal still knows it then.
-    pub async fn take(self) -> Result<Bytes, HostError> {
-        // The write reclaims in the writer and may take seconds: never on the loop's threads.
-        let work = tokio::task::spawn_blocking(move || self.take_now());
-        work.await.unwrap_or(Ok(Bytes::ZERO))
-    }
-
-    fn take_now(&self) -> Result<Bytes, HostError> {
-        let use_now = || read_file(&self.dir, "memory.current").map(Option::unwrap_or_default);
-        let before = use_now()?;
+    pub fn take(&self) -> Result<Bytes, HostError> {
+        let file = |name| read_file(&self.dir, name).map(Option::unwrap_or_default);
+        let before = file("memory.current")?;
         let written = self.dir.write("memory.high", &file_text(self.saved.ours));
-        self.dir.write("memory.high", &file_text(self.saved.before))?;
+        // Whoever wrote in those seconds keeps the last word.
+        if file("memory.high")? == self.saved.ours {
+            self.dir.write("memory.high", &file_text(self.saved.before))?;
+        }
         written?;
-        Ok(before - use_now()?)
+        Ok(before - file("memory.current")?)
     }
 }

@@ -23,8 +23,10 @@ pub(crate) fn put_back(host: &Host, file: &str, saved: &Saved) -> Result<Undone,
         Some(value) if !saved.is_ours(value) => return Ok(Undone::LeftToOthers(value)),
         Some(_) => {}
     }
-    host.write(file, &saved.prior.0.to_string())?;
-    Ok(Undone::PutBack)
+    Ok(match host.write(file, &saved.prior.0.to_string())? {
+        true => Undone::PutBack,
+        false => Undone::Vanished,
+    })
 }
 
 /// What `file` holds: a mask in hexadecimal, or a plain number.

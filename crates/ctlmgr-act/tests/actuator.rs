@@ -271,7 +271,7 @@ async fn without_memory_reclaim_a_limit_dips_for_one_write() {
     let dip = actuator.dip(target, Bytes::mib(2), None).unwrap().unwrap();
     let saved = dip.saved().clone();
     assert_eq!((saved.prior, saved.ours), (Bytes(u64::MAX), Bytes::mib(8)));
-    assert_eq!(dip.take().await.unwrap(), Bytes::ZERO, "use of a fake never falls");
+    assert_eq!(dip.take().unwrap(), Bytes::ZERO, "use of a fake never falls");
     assert_eq!(w.host.read(&high), "max");
     // Killed in the midst of it.
     w.host.write(&high, &saved.ours.0.to_string());

@@ -13,8 +13,8 @@
 //! written again, unless overrides are to be reasserted.
 
 use ctlmgr_model::{
-    Action, Bytes, CgroupId, CgroupPath, Knob, MemorySettings, OnOverride, PageAging, Reason, Rung,
-    Snapshot, Step,
+    Action, Bytes, CgroupId, CgroupPath, Knob, LruFlavour, MemorySettings, OnOverride, PageAging,
+    Reason, Rung, Snapshot, Step,
 };
 
 use crate::state::{State, WRITE_INTERVAL};
@@ -25,12 +25,12 @@ const ROOT: CgroupId = CgroupId(0);
 /// The step that switches to classic lists.
 pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot) -> Option<Step> {
     let from = Bytes(u64::from(snapshot.host.lru_gen?));
-    if settings.lru == PageAging::Keep || from == Bytes::ZERO {
+    if settings.lru == PageAging::Keep || snapshot.host.lru == Some(LruFlavour::Classic) {
         return None;
     }
     let path = CgroupPath::new("");
     let written = state.written.get(&(path.clone(), Knob::LruGen));
-    let is_foreign = written.is_some_and(|w| !w.saved.is_ours(from));
+    let is_foreign = is_foreign(state, snapshot);
     let is_recent = written.is_some_and(|w| snapshot.at.since(w.at) < WRITE_INTERVAL);
     if is_recent || is_foreign && settings.on_override == OnOverride::Yield {
         return None;
@@ -45,17 +45,29 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
     })
 }
 
+/// Whether another writer changed it since.
+pub(crate) fn is_foreign(state: &State, snapshot: &Snapshot) -> bool {
+    let written = state.written.get(&(CgroupPath::new(""), Knob::LruGen));
+    let present = snapshot.host.lru_gen.map(|mask| Bytes(u64::from(mask)));
+    written.zip(present).is_some_and(|(w, present)| !w.saved.is_ours(present))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::host;
     use ctlmgr_model::{Millis, Outcome};
 
+    fn write(snapshot: &mut Snapshot, mask: u32) {
+        snapshot.host.lru_gen = Some(mask);
+        snapshot.host.lru = Some(if mask == 0 { LruFlavour::Classic } else { LruFlavour::Mglru });
+    }
+
     /// The mask after what is decided is done.
     fn next(settings: &MemorySettings, state: &mut State, snapshot: &mut Snapshot) -> Option<u32> {
         snapshot.at = Millis(snapshot.at.0 + 5_000);
         if let Some(step) = age(settings, state, snapshot) {
-            snapshot.host.lru_gen = Some(0);
+            write(snapshot, 0);
             state.learn(&step, &Outcome::Done, snapshot.at);
         }
         snapshot.host.lru_gen
@@ -77,10 +89,14 @@ mod tests {
         let mut settings = MemorySettings { lru: PageAging::Classic, ..MemorySettings::default() };
         let mut state = State::default();
         assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
-        // 7 is what was there before us, so it may be a write of ours that never came through.
-        snapshot.host.lru_gen = Some(5);
-        assert_eq!(next(&settings, &mut state, &mut snapshot), Some(5));
-        settings.on_override = OnOverride::Reassert;
-        assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
+        // The very value from before us is another's will just as well.
+        for mask in [7, 5] {
+            write(&mut snapshot, mask);
+            settings.on_override = OnOverride::Yield;
+            assert_eq!(next(&settings, &mut state, &mut snapshot), Some(mask));
+            assert!(is_foreign(&state, &snapshot));
+            settings.on_override = OnOverride::Reassert;
+            assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
+        }
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use ctlmgr_model::{Action, Bytes, CgroupId, Group, Knob, Plan, Rung, Settings, Snapshot, Step};
+use ctlmgr_model::{
+    Action, Bytes, CgroupId, Group, Knob, PageAging, Plan, Rung, Settings, Snapshot, Step,
+};
 
 use crate::entitlement::entitlement;
 use crate::memory::read;
@@ -36,7 +38,8 @@ pub enum Violation {
     },
     /// Reclaim without contention, or beyond the cycle's budget.
     GratuitousReclaim(Bytes),
-    /// Frozen or stopped although nobody allowed that for its class, or in a calm host.
+    /// Frozen or stopped although nobody allowed that for its class, or in a calm host; or a knob of
+    /// the host that nobody asked for.
     Unallowed(Step),
     /// memory.high below a share, below present use, or above what was there before.
     Overthrottled(Step),
@@ -75,6 +78,7 @@ pub fn check(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Viola
     out.extend(check_reclaim(settings, plan));
     out.extend(check_throttle(plan, &groups));
     out.extend(check_leave(settings, plan, snapshot));
+    out.extend(check_host(settings, plan, snapshot));
     out
 }
 
@@ -114,7 +118,7 @@ fn check_steps(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violatio
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
     // What is given back may be gone from the snapshot, and its value is compared when it is.
-    let is_checked = |s: &&Step| !matches!(s.action, Action::Release { .. }) && !s.path.is_root();
+    let is_checked = |s: &&Step| !matches!(s.action, Action::Release { .. }) && !is_of_host(s);
     for step in plan.steps.iter().filter(is_checked) {
         let Some(group) = groups.get(&step.id).filter(|g| g.path == step.path) else {
             out.push(Violation::UnknownTarget(step.clone()));
@@ -133,6 +137,24 @@ fn check_steps(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violatio
         out.push(Violation::Disorder(pair[1].clone()));
     }
     out
+}
+
+fn is_of_host(step: &Step) -> bool {
+    matches!(step.action, Action::Set { knob, .. } if knob.host_file().is_some())
+}
+
+/// A knob of the host is written as the settings say, from what was read, and on no cgroup.
+fn check_host(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Violation> {
+    let read = snapshot.host.lru_gen.map(|mask| Bytes(u64::from(mask)));
+    let is_sound = |step: &Step| match step.action {
+        Action::Set { knob: Knob::LruGen, from, to, .. } => {
+            let is_wanted = settings.memory.lru == PageAging::Classic && to == Bytes::ZERO;
+            is_wanted && read == Some(from) && step.path.is_root()
+        }
+        _ => false,
+    };
+    let unsound = plan.steps.iter().filter(|s| is_of_host(s) && !is_sound(s));
+    unsound.map(|s| Violation::Unallowed(s.clone())).collect()
 }
 
 /// The value of a knob once the plan is carried out.

@@ -4,6 +4,7 @@ use ctlmgr_model::{
     Bytes, CapacityAccount, Knob, OnOverride, Percent, Settings, Snapshot, VerdictKind,
 };
 
+use crate::aging;
 use crate::memory::read;
 use crate::state::State;
 use crate::verdict::Party;
@@ -25,15 +26,18 @@ pub(crate) fn complaints(
 ) -> Vec<String> {
     let mut out: Vec<String> =
         parties.iter().flat_map(|p| p.entitlement.complaints.iter().cloned()).collect();
+    let then = match settings.memory.on_override {
+        OnOverride::Yield => "ctlmgr leaves it at that",
+        OnOverride::Reassert => "ctlmgr writes its own again",
+    };
+    if aging::is_foreign(state, snapshot) {
+        out.push(format!("page aging (lru_gen) was changed by another writer; {then}"));
+    }
     let groups = snapshot.workloads.iter().map(|w| &w.group);
     for group in groups.chain(&snapshot.bystanders).chain(&snapshot.ancestors) {
         for knob in Knob::OF_CGROUP {
             let observed = read(group, knob);
             if state.was_overridden(group, knob, observed) {
-                let then = match settings.memory.on_override {
-                    OnOverride::Yield => "ctlmgr leaves it at that",
-                    OnOverride::Reassert => "ctlmgr writes its own again",
-                };
                 out.push(format!(
                     "{}: {knob} was changed to {} by another writer; {then}",
                     group.path,

@@ -12,8 +12,8 @@
 //!
 //! # Properties
 //! Nothing without contention; never more in all than missing + a quarter, or than the cycle's
-//! budget; never from a group at or below its share; where swap is used up or absent, nothing but
-//! page cache.
+//! budget; never from a group at or below its share; where swap is used up or absent, no more
+//! than there is page cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 

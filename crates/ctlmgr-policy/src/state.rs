@@ -102,7 +102,11 @@ impl State {
         match step.action {
             Action::Set { .. } if *outcome == Outcome::Overtaken => {}
             Action::Set { knob, .. } => {
-                let Some(saved) = step.to_save() else { return };
+                let Some(mut saved) = step.to_save() else { return };
+                // On and off are few values: the one from before may soon be another's will.
+                if knob == Knob::LruGen && *outcome == Outcome::Done {
+                    saved.before = saved.ours;
+                }
                 self.written.insert((step.path.clone(), knob), Written { saved, at });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),

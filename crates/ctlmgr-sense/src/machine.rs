@@ -29,6 +29,7 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
     let info = Meminfo::from_buf_read(text.as_bytes())
         .map_err(|_| HostError::malformed(host.path(path), &text))?;
     let sum = |parts: &[Option<u64>]| Bytes(parts.iter().flatten().sum());
+    let (lru, lru_gen) = read_lru(host);
     Ok(HostSample {
         mem_total: Bytes(info.mem_total),
         mem_free: Bytes(info.mem_free),
@@ -38,8 +39,8 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
         swap_total: Bytes(info.swap_total),
         swap_free: Bytes(info.swap_free),
         pressure: read_pressure(host),
-        lru: read_lru(host),
-        lru_gen: read_lru_gen(host),
+        lru,
+        lru_gen,
     })
 }
 
@@ -63,20 +64,14 @@ pub(crate) fn read_pressure(host: &Host) -> Option<Pressure> {
     parse_pressure(&host.read("proc/pressure/memory").ok()??)
 }
 
-/// The page-aging algorithm; a kernel without the file has only the classic one.
-pub(crate) fn read_lru(host: &Host) -> Option<LruFlavour> {
-    match (read_lru_gen(host), host.read(LRU_GEN).ok()?) {
-        (Some(0), _) | (_, None) => Some(LruFlavour::Classic),
-        (Some(_), _) => Some(LruFlavour::Mglru),
-        (None, Some(_)) => None,
-    }
-}
-
-/// Where MGLRU is switched on and off.
-const LRU_GEN: &str = "sys/kernel/mm/lru_gen/enabled";
-
-fn read_lru_gen(host: &Host) -> Option<u32> {
-    parse_lru(&host.read(LRU_GEN).ok()??)
+/// The page-aging algorithm, and the mask it follows from; a kernel without the file has only the
+/// classic one. The lowest bit is the main switch (kernel: admin-guide/mm/multigen_lru.rst).
+pub(crate) fn read_lru(host: &Host) -> (Option<LruFlavour>, Option<u32>) {
+    let Ok(text) = host.read("sys/kernel/mm/lru_gen/enabled") else { return (None, None) };
+    let Some(text) = text else { return (Some(LruFlavour::Classic), None) };
+    let mask = parse_lru(&text);
+    let flavour = |mask: u32| if mask & 1 == 0 { LruFlavour::Classic } else { LruFlavour::Mglru };
+    (mask.map(flavour), mask)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use ctlmgr_api::{Decision, Difference, Felt, Finding, Reverted, Severity, Status, Why};
-use ctlmgr_model::{Bytes, CapacityAccount, Doing, Outcome, Plan, Undone, Verdict, VerdictKind};
+use ctlmgr_model::{
+    Bytes, CapacityAccount, Doing, Knob, Outcome, Plan, Undone, Verdict, VerdictKind,
+};
 use ctlmgr_policy::share::Division;
 
 /// Prints a line; a closed pipe (`ctlmgr status | head`) is no error.
@@ -170,9 +172,13 @@ pub(crate) fn differences(list: &[Difference]) {
         line("Nothing differs from before ctlmgr.");
     }
     for d in list {
-        let present = d.present_bytes.map_or("gone".to_owned(), |b| Bytes(b).to_string());
+        let words = |bytes: u64| match Knob::from_file(&d.knob) {
+            Some(knob) => knob.words(Bytes(bytes)),
+            None => Bytes(bytes).to_string(),
+        };
+        let present = d.present_bytes.map_or("gone".to_owned(), words);
         let foreign = if d.present_bytes == Some(d.ours_bytes) { "" } else { "  (another writer)" };
-        line(&format!("{} {}: {} -> {present}{foreign}", d.path, d.knob, Bytes(d.prior_bytes)));
+        line(&format!("{} {}: {} -> {present}{foreign}", d.path, d.knob, words(d.prior_bytes)));
     }
 }
 

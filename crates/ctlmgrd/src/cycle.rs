@@ -20,7 +20,9 @@ impl<U: UnitProperties> Daemon<U> {
                 self.sense_trouble = None;
                 // A reading from before a write ended mixes old values with new ones: what we
                 // wrote earlier would look like somebody else's will.
-                match snapshot.at < self.learned_at {
+                // A dip is such a write.
+                let is_dipping = self.busy.writing.is_some() && !self.actuator.has_reclaim();
+                match snapshot.at < self.learned_at || is_dipping {
                     true => self.hurry(),
                     false => self.decide(&snapshot),
                 }
@@ -81,7 +83,7 @@ impl<U: UnitProperties> Daemon<U> {
     fn act(&mut self, steps: Vec<Step>) {
         let Some(journal) = &self.journal else { return };
         let Work { mut writes, mut reclaims, stops } = Work::of(steps);
-        // A dip is a write: one writer per knob, and no reading from the midst of it.
+        // A dip is a write, and a knob has one writer.
         if !self.actuator.has_reclaim() {
             writes.append(&mut reclaims);
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use ctlmgr_act::{Actuator, SystemdBus, UnitProperties};
 use ctlmgr_api::{Counters, Reverted};
-use ctlmgr_model::{Gap, HostSample, Millis, Mode, Plan, Settings, Undone};
+use ctlmgr_model::{Gap, HostSample, Knob, Millis, Mode, Plan, Settings, Undone};
 use ctlmgr_policy::State;
 use ctlmgr_sense::{Containers, Query, Sensor, Wake, Wakes, watch_containers};
 use ctlmgr_store::Journal;
@@ -20,7 +20,7 @@ use crate::control::{Command, Line};
 use crate::history::History;
 use crate::places::Places;
 use crate::recorder::Recorder;
-use crate::undo::{SharedJournal, revert, with_journal};
+use crate::undo::{SharedJournal, give_back, revert, with_journal};
 use crate::workers::{self, Report};
 use crate::{api, notify};
 
@@ -303,7 +303,16 @@ impl<U: UnitProperties> Daemon<U> {
             self.undo().await;
             return;
         }
-        entries.iter().for_each(|saved| self.state.adopt(saved));
+        for saved in entries {
+            // It may be a dip that was interrupted; a limit that is wanted is back in a second.
+            let is_dip = saved.knob == Knob::MemoryHigh && !self.actuator.has_reclaim();
+            if is_dip
+                && !matches!(give_back(&self.actuator, journal, &saved).await, Undone::Failed(_))
+            {
+                continue;
+            }
+            self.state.adopt(&saved);
+        }
     }
 
     /// Waits for the writer, then puts back all that is ours.

@@ -70,10 +70,12 @@ pub(crate) async fn give_back<U: UnitProperties>(
 fn report(saved: &Saved, undone: &Undone) {
     let (path, knob) = (&saved.path, saved.knob);
     match undone {
-        Undone::PutBack => info!(%path, %knob, "{path} {knob}: put back to {}", saved.prior),
+        Undone::PutBack => {
+            info!(%path, %knob, "{path} {knob}: put back to {}", knob.words(saved.prior));
+        }
         Undone::Vanished => info!(%path, %knob, "{path} {knob}: gone, nothing to put back"),
         Undone::LeftToOthers(value) => {
-            warn!(%path, %knob, "{path} {knob}: {value} by another writer since, left alone");
+            warn!(%path, %knob, "{path} {knob}: {} by another writer since, left alone", knob.words(*value));
         }
         Undone::Failed(error) => warn!(%path, %knob, error, "{path} {knob}: failed to put back"),
     }

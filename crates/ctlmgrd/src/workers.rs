@@ -103,8 +103,10 @@ async fn carry_out<U: UnitProperties>(
     steps: Vec<Step>,
 ) -> Vec<(Step, Outcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
+    // For all dips together: meanwhile nobody's limit is raised.
+    let deadline = Instant::now() + RECLAIM_TIME;
     for step in steps {
-        let outcome = carry_out_one(actuator, journal, &step).await;
+        let outcome = carry_out_one(actuator, journal, &step, deadline).await;
         outcomes.push((step, outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")))));
     }
     outcomes
@@ -115,10 +117,20 @@ async fn carry_out_one<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
     step: &Step,
+    deadline: Instant,
 ) -> anyhow::Result<Outcome> {
     match (&step.action, step.to_save()) {
         (Action::Reclaim { amount, chunk }, _) if !actuator.has_reclaim() => {
-            reclaim_by_limit(actuator, journal, (&step.path, step.id), (*amount, *chunk)).await
+            let mut done = Bytes::ZERO;
+            while done < *amount && Instant::now() < deadline {
+                let ask = (*chunk).min(*amount - done);
+                let taken = dip(actuator, journal, (&step.path, step.id), ask).await?;
+                done = done + taken;
+                if taken < ask {
+                    break;
+                }
+            }
+            Ok(Outcome::Reclaimed(done))
         }
         (Action::Reclaim { amount, chunk }, _) => {
             Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk).await)
@@ -141,35 +153,36 @@ async fn carry_out_one<U: UnitProperties>(
     }
 }
 
-/// Reclaim where the kernel has no file for it: each chunk by a dip that the journal knows of.
-async fn reclaim_by_limit<U: UnitProperties>(
+/// Reclaim where the kernel has no file for it, by a limit that the journal knows of; returns what
+/// was taken.
+async fn dip<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
     target: (&CgroupPath, CgroupId),
-    (amount, chunk): (Bytes, Bytes),
-) -> anyhow::Result<Outcome> {
-    let started = Instant::now();
-    let mut done = Bytes::ZERO;
-    while done < amount && started.elapsed() < RECLAIM_TIME {
-        let ask = chunk.min(amount - done);
-        let path = target.0.clone();
-        let known = with_journal(journal, move |j| j.find(&path, Knob::MemoryHigh)).await?;
-        let Some(dip) = actuator.dip(target, ask, known.as_ref())? else { break };
-        let saved = dip.saved().clone();
-        with_journal(journal, move |j| j.note(&saved)).await?;
-        let taken = dip.take().await?;
-        let path = target.0.clone();
-        with_journal(journal, move |j| match known {
-            Some(known) => j.note(&known),
-            None => j.forget(&path, Knob::MemoryHigh),
-        })
-        .await?;
-        done = done + taken;
-        if taken < ask {
-            break;
+    amount: Bytes,
+) -> anyhow::Result<Bytes> {
+    let path = target.0.clone();
+    let known = with_journal(journal, move |j| j.find(&path, Knob::MemoryHigh)).await?;
+    let Some(dip) = actuator.dip(target, amount, known.as_ref())? else { return Ok(Bytes::ZERO) };
+    let had_setting = actuator.has_setting(dip.saved());
+    let saved = Saved { had_setting, ..dip.saved().clone() };
+    let noted = saved.clone();
+    with_journal(journal, move |j| j.note(&noted)).await?;
+    let taken = match tokio::task::spawn_blocking(move || dip.take()).await? {
+        Ok(taken) => taken,
+        Err(error) => {
+            // A limit must not stay because of that.
+            give_back(actuator, journal, &saved).await;
+            return Err(error.into());
         }
-    }
-    Ok(Outcome::Reclaimed(done))
+    };
+    let path = saved.path;
+    with_journal(journal, move |j| match known {
+        Some(known) => j.note(&known),
+        None => j.forget(&path, Knob::MemoryHigh),
+    })
+    .await?;
+    Ok(taken)
 }
 
 fn outcome(undone: Undone) -> Outcome {

@@ -18,7 +18,7 @@ pub struct Bomb {
 /// Measures, prints the table and keeps it.
 pub fn run(kit: &Kit, bomb: &Bomb) -> Result<()> {
     let mut table = String::from(
-        "| mode | run | phase | pace of the service | p99 µs | OOM kills | pages by kswapd, direct |\n\
+        "| mode | run | phase | pace of the service | p99 µs | pages by kswapd and direct reclaim | OOM kills |\n\
          |---|---|---|---|---|---|---|\n",
     );
     for run in 1..=bomb.runs {
@@ -26,18 +26,17 @@ pub fn run(kit: &Kit, bomb: &Bomb) -> Result<()> {
             let limit = Duration::from_secs(600);
             let record = lab::run(kit, &format!("bench-bomb.sh {mode}"), limit)?;
             record.expect_undone()?;
-            let count = |name| record.counter(name).unwrap_or(0);
+            let count = |name: &str| record.counter(name).unwrap_or(0);
             for phase in ["before", "during", "after"] {
                 let fields = [("phase", phase)];
                 let of = |field| mean(record.select(&fields), field);
                 writeln!(
                     table,
-                    "| {mode} | {run} | {phase} | {:.3} | {:.0} | {} | {}, {} |",
+                    "| {mode} | {run} | {phase} | {:.3} | {:.0} | {} | {} |",
                     of("pace"),
                     of("p99_us"),
-                    count("kills"),
-                    count("pgsteal_kswapd"),
-                    count("pgsteal_direct")
+                    count(&format!("stolen_{phase}")),
+                    count(&format!("kills_{phase}"))
                 )?;
             }
         }
