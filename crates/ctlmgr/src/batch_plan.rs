@@ -1,5 +1,8 @@
 //! `ctlmgr batch plan FILE`: dividing containers into batches, and nothing else.
 
+mod penalties;
+mod scale;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,6 +12,8 @@ use ctlmgr_model::Millis;
 use ctlmgr_policy::batching::{Batches, Infeasible, Kind, Problem, Solver, Work, plan};
 use serde::{Deserialize, Serialize};
 
+use self::penalties::Penalties;
+use self::scale::{Scale, integer, natural};
 use crate::memory_plan::read;
 use crate::{Failure, print_json, show};
 
@@ -104,7 +109,10 @@ pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Fa
 
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
     let started = Instant::now();
-    let input: Input = serde_json::from_str(text).context("failed to understand the input")?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let input: Input =
+        serde_path_to_error::deserialize(&mut reader).context("failed to understand the input")?;
+    reader.end().context("failed to understand what follows the input")?;
     let case = Case::new(&input)?;
     let passed = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let left = || rounds.is_none().then(|| Millis(input.time_limit_ms.saturating_sub(passed())));
@@ -117,29 +125,25 @@ struct Case {
     problem: Problem,
     /// Names of the containers of each kind.
     names: Vec<Vec<String>>,
-    /// What penalties, and weights, were multiplied by.
-    penalty_scale: f64,
-    weight_scale: f64,
+    penalty: Scale,
+    weight: Scale,
 }
 
-/// Use of capacities is counted in millionths of their unit.
-const USE_SCALE: f64 = 1e6;
+/// More containers than this are refused: nobody starts so many on one host.
+const MOST: u64 = 100_000;
 
 impl Case {
     fn new(input: &Input) -> Result<Case, anyhow::Error> {
+        let total: u64 = input.containers.iter().map(|c| u64::from(c.count)).sum();
+        ensure!(total <= MOST, "`containers` are {total} in all, and {MOST} are the most");
         let table = Penalties::new(input)?;
         let names = expand(&input.containers)?;
         let groups = group(input, &table)?;
-        let uses = |c: &Container| -> Result<Vec<u64>, anyhow::Error> {
-            let one = |name: &String| {
-                let amount = c.uses.get(name).copied().unwrap_or(0.0);
-                whole(amount * USE_SCALE)
-                    .with_context(|| format!("container `{}`: use of `{name}` is {amount}", c.name))
-            };
-            input.capacity.keys().map(one).collect()
-        };
         let of_entry =
             |entry: usize| groups.iter().position(|g| g.contains(&entry)).unwrap_or_default();
+        let capacities: Result<Vec<Capacity>, anyhow::Error> =
+            input.capacity.iter().map(|(name, have)| Capacity::new(input, name, *have)).collect();
+        let capacities = capacities?;
         let kinds: Result<Vec<Kind>, anyhow::Error> = groups
             .iter()
             .map(|entries| {
@@ -148,41 +152,36 @@ impl Case {
                     predecessors(input, first)?.into_iter().map(of_entry).collect();
                 Ok(Kind {
                     count: entries.iter().map(|e| input.containers[*e].count).sum(),
-                    uses: uses(first)?,
+                    uses: capacities.iter().map(|c| c.uses[entries[0]]).collect(),
                     after: after.into_iter().collect(),
                 })
             })
             .collect();
-        let capacities: Result<Vec<u64>, anyhow::Error> = input
-            .capacity
-            .iter()
-            .map(|(name, have)| {
-                whole(have * USE_SCALE).with_context(|| format!("capacity `{name}` is {have}"))
-            })
-            .collect();
-        let (penalty, penalty_scale) = table.between(input, &groups)?;
-        let (weights, weight_scale) = weights(&input.objective)?;
-        let problem = Problem::new(kinds?, penalty, input.max_batch, capacities?, weights)
+        let have = capacities.iter().map(|c| c.have).collect();
+        let (penalty_table, penalty) = table.between(input, &groups);
+        let (weights, weight) = weights(&input.objective)?;
+        let problem = Problem::new(kinds?, penalty_table, input.max_batch, have, weights)
             .map_err(|e| explain(&e, input, &groups))?;
         let names = groups.iter().map(|g| g.iter().flat_map(|e| names[*e].clone()).collect());
-        Ok(Case { problem, names: names.collect(), penalty_scale, weight_scale })
+        Ok(Case { problem, names: names.collect(), penalty, weight })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "figures to show")]
     fn output(&self, result: &Batches, took: Duration) -> Output {
-        let objective = |cost| self.problem.objective(cost) / self.weight_scale;
+        let objective = |cost| self.problem.objective(cost) / self.weight.factor;
         let penalty: i64 = result.batches.iter().map(|b| self.problem.penalty(b)).sum();
         let mut names: Vec<_> = self.names.iter().map(|n| n.iter()).collect();
         let named = |batch: &Vec<u32>| {
             let of = batch.iter().zip(&mut names);
             of.flat_map(|(n, names)| names.take(*n as usize).cloned().collect::<Vec<_>>()).collect()
         };
+        let is_exact = self.penalty.is_exact && self.weight.is_exact;
         Output {
             objective: objective(result.cost),
-            bound: objective(result.bound),
+            bound: objective(result.bound) + if is_exact { 0.0 } else { self.slack() },
             gap: (result.cost - result.bound) as f64 / result.cost.max(1) as f64,
-            proven: result.is_proven(),
-            penalty_total: penalty as f64 / self.penalty_scale,
+            proven: result.is_proven() && is_exact,
+            penalty_total: penalty as f64 / self.penalty.factor,
             batches: result.batches.iter().map(named).collect(),
             solver: match result.solver {
                 Solver::Dp => "dp",
@@ -192,90 +191,66 @@ impl Case {
             time_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         }
     }
+
+    /// By how much rounding can have changed the objective of any plan.
+    #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
+    fn slack(&self) -> f64 {
+        let n = f64::from(self.problem.total());
+        let everyone: Vec<u32> = self.problem.kinds().iter().map(|k| k.count).collect();
+        let most = self.problem.penalty(&everyone).max(1) as f64;
+        // Half a unit for each pair, in the sum and in its largest value.
+        let of_penalty =
+            self.problem.objective(0) / self.weight.factor * n * (n - 1.0) / 2.0 / most;
+        of_penalty + 2.0 / self.weight.factor
+    }
 }
 
-/// Penalties as they were given: by bin, or by entry.
-struct Penalties<'a> {
-    rows: &'a [Vec<f64>],
-    field: &'static str,
-    /// Row of each entry.
-    row: Vec<usize>,
+/// One capacity and what each entry uses of it, in the same integer unit.
+struct Capacity {
+    have: u64,
+    uses: Vec<u64>,
 }
 
-impl<'a> Penalties<'a> {
-    fn new(input: &'a Input) -> Result<Penalties<'a>, anyhow::Error> {
-        let (rows, field, row) = match (&input.penalty, &input.pairwise) {
-            (Some(rows), None) => (rows, "penalty", by_bin(input)?),
-            (None, Some(rows)) => (rows, "pairwise", (0..input.containers.len()).collect()),
-            (Some(_), Some(_)) => {
-                return Err(anyhow!("`penalty` and `pairwise` exclude each other"));
-            }
-            (None, None) => return Err(anyhow!("missing field `penalty` or `pairwise`")),
-        };
-        let size = if field == "penalty" { input.bins.len() } else { input.containers.len() };
-        ensure!(
-            rows.len() == size && rows.iter().all(|r| r.len() == size),
-            "`{field}` must have {size} rows of {size}"
-        );
-        for (a, values) in rows.iter().enumerate() {
-            for (b, value) in values.iter().enumerate() {
-                ensure!(
-                    value.is_finite() && *value >= 0.0,
-                    "`{field}[{a}][{b}]` is {value}: a penalty is at least 0"
-                );
-                ensure!(*value == rows[b][a], "`{field}[{a}][{b}]` and `{field}[{b}][{a}]` differ");
-            }
+impl Capacity {
+    fn new(input: &Input, name: &String, have: f64) -> Result<Capacity, anyhow::Error> {
+        let of = |c: &Container| c.uses.get(name).copied().unwrap_or(0.0);
+        let scale = Scale::of(input.containers.iter().map(of).chain([have]));
+        ensure!(have.is_finite() && have >= 0.0, "capacity `{name}` is {have}: it is at least 0");
+        let mut uses = Vec::new();
+        for c in &input.containers {
+            let each = of(c);
+            ensure!(
+                each.is_finite() && each >= 0.0,
+                "container `{}`: use of `{name}` is {each}: it is at least 0",
+                c.name
+            );
+            // Where it does not come out even, never more than there is.
+            uses.push(natural(if scale.is_exact {
+                (each * scale.factor).round()
+            } else {
+                (each * scale.factor).ceil()
+            }));
         }
-        Ok(Penalties { rows, field, row })
+        let have = have * scale.factor;
+        let have = natural(if scale.is_exact { have.round() } else { have.floor() });
+        Ok(Capacity { have, uses })
     }
-
-    /// Between kinds, as integers, and what they were multiplied by. Different volumes do not
-    /// conflict.
-    fn between(
-        &self,
-        input: &Input,
-        groups: &[Vec<usize>],
-    ) -> Result<(Vec<Vec<i64>>, f64), anyhow::Error> {
-        let scale = scale(&self.rows.iter().flatten().copied()).with_context(|| {
-            format!("`{}` has too many decimals, or too large a value", self.field)
-        })?;
-        let one = |a: usize, b: usize| {
-            let is_apart = input.containers[a].volume != input.containers[b].volume;
-            if is_apart { 0 } else { integer(self.rows[self.row[a]][self.row[b]] * scale) }
-        };
-        let row = |a: &Vec<usize>| groups.iter().map(|b| one(a[0], b[0])).collect();
-        Ok((groups.iter().map(row).collect(), scale))
-    }
-}
-
-fn by_bin(input: &Input) -> Result<Vec<usize>, anyhow::Error> {
-    let row = |c: &Container| {
-        let bin = c.bin.as_ref().with_context(|| format!("container `{}` has no `bin`", c.name))?;
-        input
-            .bins
-            .iter()
-            .position(|b| b == bin)
-            .with_context(|| format!("container `{}`: `bins` has no `{bin}`", c.name))
-    };
-    input.containers.iter().map(row).collect()
 }
 
 /// Names of the containers of each entry: a count above 1 stands for `name-1`, `name-2`, ….
 fn expand(containers: &[Container]) -> Result<Vec<Vec<String>>, anyhow::Error> {
-    let mut seen = BTreeSet::new();
+    let (mut entries, mut seen) = (BTreeSet::new(), BTreeSet::new());
     let mut all = Vec::new();
     for c in containers {
         ensure!(c.count > 0, "container `{}`: `count` is at least 1", c.name);
+        ensure!(entries.insert(&c.name), "two entries of `containers` are called `{}`", c.name);
         let names: Vec<String> = match c.count {
             1 => vec![c.name.clone()],
             count => (1..=count).map(|n| format!("{}-{n}", c.name)).collect(),
         };
-        let twice = names.iter().find(|n| !seen.insert((*n).clone()));
-        ensure!(
-            twice.is_none(),
-            "two containers are called `{}`",
-            twice.cloned().unwrap_or_default()
-        );
+        for name in &names {
+            ensure!(seen.insert(name.clone()), "two containers are called `{name}`");
+        }
         all.push(names);
     }
     Ok(all)
@@ -301,7 +276,7 @@ fn group(input: &Input, table: &Penalties<'_>) -> Result<Vec<Vec<usize>>, anyhow
     for (entry, c) in input.containers.iter().enumerate() {
         let is_like = |g: &Vec<usize>| {
             let other = &input.containers[g[0]];
-            table.row[g[0]] == table.row[entry]
+            g.iter().all(|e| table.are_twins(&input.containers, *e, entry))
                 && other.uses == c.uses
                 && other.volume == c.volume
                 && other.after == c.after
@@ -316,33 +291,14 @@ fn group(input: &Input, table: &Penalties<'_>) -> Result<Vec<Vec<usize>>, anyhow
     Ok(groups)
 }
 
-fn weights(objective: &Objective) -> Result<((i64, i64), f64), anyhow::Error> {
+fn weights(objective: &Objective) -> Result<((i64, i64), Scale), anyhow::Error> {
     let all = [objective.penalty, objective.batches];
     ensure!(
         all.iter().all(|w| w.is_finite() && *w >= 0.0) && all.iter().any(|w| *w > 0.0),
         "`objective`: weights are at least 0, and one is above"
     );
-    let scale = scale(&all.into_iter()).context("`objective` has too many decimals")?;
-    Ok(((integer(all[0] * scale), integer(all[1] * scale)), scale))
-}
-
-/// The least power of ten that makes all values integers.
-fn scale(values: &(impl Iterator<Item = f64> + Clone)) -> Option<f64> {
-    let is_whole = |v: f64| (v - v.round()).abs() < 1e-6 && v.abs() < 1e12;
-    [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6]
-        .into_iter()
-        .find(|s| values.clone().all(|v| is_whole(v * s)))
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "checked to be whole and below 1e12")]
-fn integer(value: f64) -> i64 {
-    value.round() as i64
-}
-
-/// An amount of a capacity; `None` if it is negative, no number, or beyond exact arithmetic.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
-fn whole(value: f64) -> Option<u64> {
-    (value.is_finite() && (0.0..1e15).contains(&value)).then(|| value.round() as u64)
+    let scale = Scale::of(all.into_iter());
+    Ok(((integer(all[0] * scale.factor), integer(all[1] * scale.factor)), scale))
 }
 
 /// What is infeasible, by the names of the input.

@@ -34,12 +34,17 @@ fn cheapest(problem: &Problem, a: usize) -> i64 {
     least
 }
 
-/// Every cost is a multiple of what both prices are multiples of.
-pub(crate) fn round_up(problem: &Problem, cost: i64) -> i64 {
+/// Costs of plans differ by multiples of this.
+pub(crate) fn step(problem: &Problem) -> i64 {
     let (mut a, mut b) = problem.prices();
     while b != 0 {
         (a, b) = (b, a % b);
     }
-    let unit = a.max(1);
-    (cost + unit - 1) / unit * unit
+    a.max(1)
+}
+
+/// The least cost that a plan can have which costs no less than this.
+pub(crate) fn round_up(problem: &Problem, cost: i64) -> i64 {
+    let step = step(problem);
+    (cost.max(0) + step - 1) / step * step
 }

@@ -6,28 +6,37 @@
 //! Σ m π + K (μ + r) is a bound on every plan of K batches, whatever the solver of the linear program
 //! did. Each number of batches K is then bounded by itself; one that stays open is closed by choosing,
 //! in whole numbers, among all patterns whose reduced cost is below the gap: no others can be in a
-//! better plan.
+//! better plan. An order among kinds only takes plans away, so every bound holds with one too.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use ctlmgr_model::Millis;
 
 use super::Work;
-use super::bound::round_up;
+use super::bound::{round_up, step};
 use super::master::{Choice, choose, prices};
-use super::price::{Found, Prices, all_below, cheapest};
+use super::price::{Effort, Found, Prices, all_below, cheapest};
 use super::problem::{Pattern, Problem};
 
 /// More kinds than this cannot be priced exactly in reasonable time.
 const MOST_KINDS: usize = 40;
-/// Nodes of one exact pricing, and of one enumeration.
-const NODES: u64 = 3_000_000;
-/// Most patterns that are chosen among in whole numbers.
+/// Nodes of all walks, with and without a clock, of one exact pricing or enumeration, and of a pricing that only looks for more
+/// patterns.
+const NODES_IN_ALL: u64 = 40_000_000;
+const NODES_UNTIMED: u64 = 4_000_000;
+const NODES: u64 = 4_000_000;
+const NODES_AT_FIRST: u64 = 20_000;
+/// Most patterns that are chosen among in whole numbers, with and without a clock.
 const MOST_PATTERNS: usize = 3000;
+const MOST_PATTERNS_UNTIMED: usize = 300;
 /// Rounds of generation for one range of batch numbers.
-const ROUNDS: usize = 200;
-/// Part of the time left that closing one number of batches may take.
-const SHARE_OF_TIME: u64 = 4;
+const ROUNDS: usize = 300;
+/// Part of the time that is kept for the search, and part of the rest for one choice.
+const KEPT: u64 = 4;
+const SHARE: u64 = 4;
+/// A gap of more steps than this is too fine for the solver's floats to prove anything.
+const PROVABLE: i64 = 10_000_000;
 
 /// A plan, and a bound on all plans.
 pub(crate) struct Bounded {
@@ -45,50 +54,51 @@ pub(crate) fn bounded(
     if problem.kinds().len() > MOST_KINDS {
         return None;
     }
-    let mut generation = Generation::new(problem, plan, work);
-    let open = generation.open_numbers(bound)?;
-    Some(generation.close(open))
+    let kept = work.left().map_or(Millis(0), |left| Millis(left.0 / KEPT));
+    let is_over = || work.left().is_some_and(|left| left <= kept);
+    let mut generation = Generation::new(problem, plan, (work, &is_over));
+    generation.open(bound);
+    Some(generation.close())
 }
 
-/// Prices that are feasible in the dual with certainty: no pattern costs less than it pays.
+/// The best that is known of plans with one number of batches.
 #[derive(Debug, Clone)]
-struct Certificate(Prices);
-
-impl Certificate {
-    /// Bound on plans of `batches` batches. An order among batches only takes plans away.
-    fn bound(&self, problem: &Problem, batches: i64) -> i64 {
-        let pays: i64 = problem
-            .kinds()
-            .iter()
-            .zip(&self.0.kinds)
-            .map(|(kind, price)| i64::from(kind.count) * price)
-            .sum();
-        pays + batches * self.0.batch
-    }
+struct Bound {
+    /// They cost no less.
+    least: i64,
+    /// Prices for which no pattern costs less than it pays, and the bound that follows.
+    certificate: Option<(i64, Prices)>,
 }
 
-struct Generation<'a, 'w> {
+struct Generation<'a> {
     problem: &'a Problem,
-    work: &'a Work<'w>,
+    work: &'a Work<'a>,
+    is_over: &'a dyn Fn() -> bool,
     plan: Vec<Pattern>,
     cost: i64,
     patterns: Vec<Pattern>,
     known: BTreeSet<Pattern>,
-    /// The best bound for each number of batches, and what proves it.
-    bounds: BTreeMap<i64, (i64, Option<Certificate>)>,
+    bounds: BTreeMap<i64, Bound>,
+    nodes: u64,
 }
 
-impl<'a, 'w> Generation<'a, 'w> {
-    fn new(problem: &'a Problem, plan: Vec<Pattern>, work: &'a Work<'w>) -> Self {
+impl<'a> Generation<'a> {
+    fn new(
+        problem: &'a Problem,
+        plan: Vec<Pattern>,
+        (work, is_over): (&'a Work<'a>, &'a dyn Fn() -> bool),
+    ) -> Self {
         let cost = plan.iter().map(|b| problem.cost(b)).sum();
         let mut generation = Generation {
             problem,
             work,
+            is_over,
             cost,
             patterns: Vec::new(),
             known: BTreeSet::new(),
             bounds: BTreeMap::new(),
-            plan: Vec::new(),
+            nodes: if work.left().is_some() { NODES_IN_ALL } else { NODES_UNTIMED },
+            plan: plan.clone(),
         };
         // Alone everybody fits, so there always is a fractional plan.
         for a in 0..problem.kinds().len() {
@@ -96,10 +106,9 @@ impl<'a, 'w> Generation<'a, 'w> {
             alone[a] = 1;
             generation.add(alone);
         }
-        plan.iter().for_each(|b| {
-            generation.add(b.clone());
-        });
-        generation.plan = plan;
+        for batch in plan {
+            generation.add(batch);
+        }
         generation
     }
 
@@ -111,119 +120,143 @@ impl<'a, 'w> Generation<'a, 'w> {
         is_new
     }
 
-    /// Numbers of batches that could have a better plan; `None` if nothing could be priced.
-    fn open_numbers(&mut self, bound: i64) -> Option<Vec<i64>> {
-        let (_, beta) = self.problem.prices();
-        let total = i64::from(self.problem.total());
-        let fewest = i64::from(self.problem.total().div_ceil(self.problem.max_batch().max(1)));
-        // More batches than the present plan costs in batches alone cannot be better.
-        let most = if beta > 0 { (self.cost / beta).clamp(fewest, total) } else { total };
-        self.bounds = (fewest..=most).map(|k| (k, (bound, None))).collect();
-        self.generate(fewest..=most)?;
-        Some(self.still_open())
+    fn effort(&self, nodes: u64) -> Effort<'a> {
+        Effort { nodes: nodes.min(self.nodes), is_over: self.is_over }
     }
 
-    fn still_open(&self) -> Vec<i64> {
-        let is_open = |bound: i64| round_up(self.problem, bound) < self.cost;
+    /// Bounds every number of batches that could have a better plan.
+    fn open(&mut self, bound: i64) {
+        let (_, beta) = self.problem.prices();
+        let (fewest, total) =
+            (i64::from(self.problem.fewest_batches()), i64::from(self.problem.total()));
+        // More batches than the present plan costs in batches alone cannot be better.
+        let most = if beta > 0 { (self.cost / beta).clamp(fewest, total) } else { total };
+        let known = Bound { least: bound, certificate: None };
+        self.bounds = (fewest..=most).map(|k| (k, known.clone())).collect();
+        self.generate(&(fewest..=most));
+    }
+
+    /// Numbers of batches that are still open: first where the bound is lowest, then near the plan.
+    fn open_numbers(&self) -> Vec<i64> {
+        let here = i64::try_from(self.plan.len()).unwrap_or(0);
         let mut open: Vec<_> = self
             .bounds
             .iter()
-            .filter(|(_, (b, _))| is_open(*b))
-            .map(|(k, (b, _))| (*b, *k))
+            .filter(|(_, b)| round_up(self.problem, b.least) < self.cost)
+            .map(|(k, b)| (b.least, (k - here).abs(), *k))
             .collect();
-        // Where the bound is lowest a better plan is most likely.
         open.sort_unstable();
-        open.into_iter().map(|(_, k)| k).collect()
+        open.into_iter().map(|(_, _, k)| k).collect()
     }
 
     /// Generates patterns for plans with a number of batches within `range`, and bounds each number.
-    fn generate(&mut self, range: std::ops::RangeInclusive<i64>) -> Option<()> {
-        let mut any = None;
+    fn generate(&mut self, range: &RangeInclusive<i64>) {
         for _ in 0..ROUNDS {
-            if self.work.is_over() {
-                break;
+            if (self.is_over)() || self.nodes == 0 {
+                return;
             }
-            let prices = prices(self.problem, &self.patterns, &range)?;
-            let found = cheapest(self.problem, &prices, NODES);
-            if !found.is_complete {
-                break;
+            let Some(prices) = prices(self.problem, &self.patterns, range, self.cost) else {
+                return;
+            };
+            // Patterns first; the exact least only when there are no more.
+            let quick = self.price(&prices, NODES_AT_FIRST);
+            if !quick.is_complete && self.add_all(&quick) {
+                continue;
             }
-            let least = found.patterns.last().map_or(0, |(r, _)| *r);
-            any = Some(());
+            let exact = if quick.is_complete { quick } else { self.price(&prices, NODES) };
+            let is_any_new = self.add_all(&exact);
+            if !exact.is_complete {
+                return;
+            }
+            let least = exact.patterns.last().map_or(0, |(r, _)| *r);
             self.certify(&prices, least);
-            if !self.add_all(found) || least >= 0 {
-                break;
+            if !is_any_new || least >= 0 {
+                return;
             }
         }
-        any
     }
 
-    fn add_all(&mut self, found: Found) -> bool {
+    fn price(&mut self, prices: &Prices, nodes: u64) -> Found {
+        let found = cheapest(self.problem, prices, self.effort(nodes));
+        self.nodes = self.nodes.saturating_sub(found.nodes);
+        found
+    }
+
+    /// Adds those that cost less than they pay; whether any was new.
+    fn add_all(&mut self, found: &Found) -> bool {
         let mut is_any_new = false;
-        for (r, pattern) in found.patterns {
-            if r < 0 {
-                is_any_new |= self.add(pattern);
-            }
+        for (_, pattern) in found.patterns.iter().filter(|(r, _)| *r < 0) {
+            is_any_new |= self.add(pattern.clone());
         }
         is_any_new
     }
 
     /// What prices with an exact least reduced cost prove for every number of batches.
     fn certify(&mut self, prices: &Prices, least: i64) {
-        let certificate =
-            Certificate(Prices { kinds: prices.kinds.clone(), batch: prices.batch + least });
-        for (k, (bound, by)) in &mut self.bounds {
-            let proven = certificate.bound(self.problem, *k);
-            if proven > *bound {
-                (*bound, *by) = (proven, Some(certificate.clone()));
+        let Some(batch) = prices.batch.checked_add(least) else { return };
+        let pays: i128 = self
+            .problem
+            .kinds()
+            .iter()
+            .zip(&prices.kinds)
+            .map(|(kind, price)| i128::from(kind.count) * i128::from(*price))
+            .sum();
+        for (k, bound) in &mut self.bounds {
+            let proven = pays + i128::from(*k) * i128::from(batch);
+            let Ok(proven) = i64::try_from(proven) else { continue };
+            if bound.certificate.as_ref().is_none_or(|(best, _)| proven > *best) {
+                let prices = Prices { kinds: prices.kinds.clone(), batch };
+                bound.certificate = Some((proven, prices));
             }
+            bound.least = bound.least.max(proven);
         }
     }
 
-    /// Bounds, and closes if it can, each open number of batches.
-    fn close(mut self, mut open: Vec<i64>) -> Bounded {
+    /// Bounds by itself, and closes if it can, each open number of batches.
+    fn close(mut self) -> Bounded {
         let mut tried = BTreeSet::new();
-        while let Some(k) = open.iter().copied().find(|k| !tried.contains(k)) {
+        while let Some(k) = self.open_numbers().into_iter().find(|k| !tried.contains(k)) {
             tried.insert(k);
-            if self.work.is_over() {
+            if (self.is_over)() {
                 break;
             }
-            self.generate(k..=k);
-            if self.is_open(k) {
+            self.generate(&(k..=k));
+            if self.open_numbers().contains(&k) {
                 self.decide(k);
             }
-            open = self.still_open();
         }
-        let least = self.bounds.values().map(|(bound, _)| *bound).min().unwrap_or(self.cost);
+        let least = self.bounds.values().map(|b| b.least).min().unwrap_or(self.cost);
         Bounded { plan: self.plan, bound: round_up(self.problem, least).min(self.cost) }
-    }
-
-    fn is_open(&self, k: i64) -> bool {
-        self.bounds.get(&k).is_some_and(|(b, _)| round_up(self.problem, *b) < self.cost)
     }
 
     /// Chooses among all patterns that a better plan of `k` batches could have.
     fn decide(&mut self, k: i64) {
-        let Some((bound, Some(Certificate(prices)))) = self.bounds.get(&k).cloned() else { return };
-        let gap = self.cost - bound;
-        let found = all_below(self.problem, &prices, gap, MOST_PATTERNS, NODES);
-        let patterns: Vec<Pattern> = found.patterns.into_iter().map(|(_, p)| p).collect();
-        let limit = self.work.left().map(|left| Millis(left.0 / SHARE_OF_TIME));
-        match choose(self.problem, &patterns, k, limit) {
+        let Some((value, prices)) = self.bounds.get(&k).and_then(|b| b.certificate.clone()) else {
+            return;
+        };
+        let gap = self.cost - value;
+        let limit = self.work.left().map(|left| Millis(left.0 / SHARE));
+        let most = if limit.is_some() { MOST_PATTERNS } else { MOST_PATTERNS_UNTIMED };
+        let found = all_below(self.problem, &prices, (gap, most), self.effort(NODES));
+        self.nodes = self.nodes.saturating_sub(found.nodes);
+        let is_proof = found.is_complete && gap / step(self.problem) < PROVABLE;
+        if !found.is_complete && limit.is_none() {
+            return;
+        }
+        let least = match choose(self.problem, &found.patterns, k, limit) {
             Choice::Best(plan) => {
                 let cost: i64 = plan.iter().map(|b| self.problem.cost(b)).sum();
-                if cost < self.cost {
+                if cost < self.cost && self.problem.is_plan(&plan) {
                     (self.plan, self.cost) = (plan, cost);
                 }
-                if found.is_complete {
-                    self.bounds.insert(k, (cost.max(bound), None));
-                }
+                cost
             }
             // Nothing better than what there is.
-            Choice::Impossible if found.is_complete => {
-                self.bounds.insert(k, (self.cost, None));
-            }
-            Choice::Impossible | Choice::Unknown => {}
+            Choice::Impossible => self.cost,
+            Choice::Unknown => return,
+        };
+        if let Some(bound) = self.bounds.get_mut(&k).filter(|_| is_proof) {
+            bound.least = bound.least.max(least);
         }
     }
 }

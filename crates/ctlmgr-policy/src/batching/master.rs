@@ -11,6 +11,7 @@ use good_lp::{
 };
 use std::ops::RangeInclusive;
 
+use super::bound;
 use super::price::Prices;
 use super::problem::{Pattern, Problem};
 
@@ -20,6 +21,7 @@ pub(crate) fn prices(
     problem: &Problem,
     patterns: &[Pattern],
     batches: &RangeInclusive<i64>,
+    cost: i64,
 ) -> Option<Prices> {
     let unit = unit(problem);
     let mut variables = ProblemVariables::new();
@@ -31,7 +33,12 @@ pub(crate) fn prices(
     }
     goal.add_mul(float(*batches.start()), up);
     goal.add_mul(-float(*batches.end()), down);
-    let mut model = variables.maximise(goal).using(microlp);
+    // As if one batch of everything cost a little more than the present plan: without it a number of
+    // batches that these patterns cannot make has no bound.
+    let (_, beta) = problem.prices();
+    let most = float(cost.saturating_add(beta.max(1))) / unit;
+    let mut model = variables.maximise(goal.clone()).using(microlp);
+    model.add_constraint(goal.leq(most));
     for pattern in patterns {
         let mut paid = sum(&pay, pattern);
         paid.add_mul(1.0, up);
@@ -40,15 +47,17 @@ pub(crate) fn prices(
     }
     let solution = model.solve().ok()?;
     let price = |v: Variable| integer(solution.value(v) * unit);
+    // Any prices prove something; these must not overflow when they are added up.
+    let most = i64::MAX / 8 / (i64::from(problem.total()) + 1);
     Some(Prices {
-        kinds: pay.iter().map(|p| price(*p).max(0)).collect(),
-        batch: price(up) - price(down),
+        kinds: pay.iter().map(|p| price(*p).clamp(0, most)).collect(),
+        batch: price(up).saturating_sub(price(down)).clamp(-most, most),
     })
 }
 
 /// What came of choosing among patterns.
 pub(crate) enum Choice {
-    /// The cheapest plan that these patterns make.
+    /// The cheapest division that these patterns make, in no particular order.
     Best(Vec<Pattern>),
     /// They make no plan.
     Impossible,
@@ -56,27 +65,28 @@ pub(crate) enum Choice {
     Unknown,
 }
 
-/// The cheapest plan of exactly so many batches out of these patterns.
+/// The cheapest plan of exactly so many batches out of these patterns, given with their reduced
+/// costs, of which `step` is a common divisor but for a constant.
 pub(crate) fn choose(
     problem: &Problem,
-    patterns: &[Pattern],
+    patterns: &[(i64, Pattern)],
     batches: i64,
     within: Option<Millis>,
 ) -> Choice {
-    let unit = unit(problem);
+    let unit = float(bound::step(problem));
     let mut variables = ProblemVariables::new();
     let times = variables.add_vector(variable().integer().min(0.0), patterns.len());
     let mut goal = Expression::with_capacity(patterns.len());
     let mut number = Expression::with_capacity(patterns.len());
-    for (t, pattern) in times.iter().zip(patterns) {
-        goal.add_mul(float(problem.cost(pattern)) / unit, *t);
+    for (t, (reduced, _)) in times.iter().zip(patterns) {
+        goal.add_mul(float(*reduced) / unit, *t);
         number.add_mul(1.0, *t);
     }
     let mut model = variables.minimise(goal).using(microlp);
     model.add_constraint(number.eq(float(batches)));
     for (a, kind) in problem.kinds().iter().enumerate() {
         let mut covered = Expression::with_capacity(patterns.len());
-        for (t, pattern) in times.iter().zip(patterns).filter(|(_, p)| p[a] > 0) {
+        for (t, (_, pattern)) in times.iter().zip(patterns).filter(|(_, (_, p))| p[a] > 0) {
             covered.add_mul(f64::from(pattern[a]), *t);
         }
         model.add_constraint(covered.eq(f64::from(kind.count)));
@@ -93,12 +103,18 @@ pub(crate) fn choose(
     if !matches!(solution.status(), good_lp::SolutionStatus::Optimal) {
         return Choice::Unknown;
     }
-    let chosen = times.iter().zip(patterns).flat_map(|(t, pattern)| {
+    let chosen = times.iter().zip(patterns).flat_map(|(t, (_, pattern))| {
         let n = usize::try_from(integer(solution.value(*t))).unwrap_or(0);
         std::iter::repeat_n(pattern.clone(), n)
     });
     let plan: Vec<Pattern> = chosen.collect();
-    if problem.is_plan(&plan) { Choice::Best(plan) } else { Choice::Unknown }
+    // It may lack an order; what it costs is a bound all the same.
+    if is_complete(problem, &plan) { Choice::Best(plan) } else { Choice::Unknown }
+}
+
+fn is_complete(problem: &Problem, plan: &[Pattern]) -> bool {
+    let starts = |a: usize| plan.iter().map(|b| b[a]).sum::<u32>();
+    problem.kinds().iter().enumerate().all(|(a, kind)| starts(a) == kind.count)
 }
 
 /// What costs are divided by, so that the solver sees numbers around one.

@@ -25,14 +25,17 @@
 //! `is_proven`. The same problem and the same work give the same plan. More work never gives a dearer
 //! one.
 
+mod anneal;
 mod bound;
 mod columns;
 mod dp;
+mod greedy;
 mod master;
 mod price;
 mod problem;
 mod search;
 mod seating;
+mod sequence;
 
 use ctlmgr_model::Millis;
 
@@ -110,6 +113,9 @@ impl Batches {
     }
 }
 
+/// Most rounds of search before anything is bounded.
+const FIRST_ROUNDS: u64 = 6000;
+
 /// Divides the containers of a problem into batches.
 pub fn plan(problem: &Problem, work: &mut Work<'_>) -> Batches {
     if problem.total() == 0 {
@@ -121,27 +127,20 @@ pub fn plan(problem: &Problem, work: &mut Work<'_>) -> Batches {
     }
 }
 
-/// Rounds of search before anything is bounded.
-const FIRST_ROUNDS: u64 = 300;
-
 fn improve_and_bound(problem: &Problem, work: &mut Work<'_>) -> Batches {
-    let first = FIRST_ROUNDS.min(work.rounds);
-    let mut search = search::Search::new(problem);
-    search.run(&mut Work::new(first, work.left));
     let bound = bound::company(problem);
+    let mut search = search::Search::new(problem);
+    let first = search.rounds_for_all_starts().min(FIRST_ROUNDS).min(work.rounds);
+    search.run(bound, &mut Work::new(first, work.left));
     let bounded = columns::bounded(problem, search.best(), bound, work);
     let (bound, solver) = match bounded {
         Some(bounded) => {
-            let found = Batches::new(problem, bounded.plan, bounded.bound, Solver::Colgen);
-            if found.is_proven() {
-                return found;
-            }
-            search.offer(&found.batches);
-            (found.bound, Solver::Colgen)
+            search.offer(&bounded.plan);
+            (bounded.bound, Solver::Colgen)
         }
         None => (bound, Solver::Local),
     };
-    search.run(&mut Work::new(work.rounds - first, work.left));
+    search.run(bound, &mut Work::new(work.rounds - first, work.left));
     Batches::new(problem, search.best(), bound, solver)
 }
 
@@ -219,7 +218,7 @@ mod tests {
 
     fn searched(problem: &Problem, rounds: u64) -> Batches {
         let mut search = search::Search::new(problem);
-        search.run(&mut Work::new(rounds, &|| None));
+        search.run(0, &mut Work::new(rounds, &|| None));
         Batches::new(problem, search.best(), bound::company(problem), Solver::Local)
     }
 
@@ -232,6 +231,19 @@ mod tests {
             prop_assert!(problem.is_plan(&found.batches));
             prop_assert!(found.is_proven());
             prop_assert_eq!(Some(found.cost), brute_force(&problem));
+        }
+
+        #[test]
+        fn column_generation_bounds_what_it_cannot_solve(problem in problems()) {
+            let best = plan(&problem, &mut Work::new(0, &|| None)).cost;
+            let start = searched(&problem, 0);
+            let work = Work::new(0, &|| None);
+            let found = columns::bounded(&problem, start.batches, bound::company(&problem), &work);
+            let found = found.expect("few kinds");
+            let cost: i64 = found.plan.iter().map(|b| problem.cost(b)).sum();
+            prop_assert!(problem.is_plan(&found.plan));
+            prop_assert!(found.bound <= best, "bound {} of {best}", found.bound);
+            prop_assert!(best <= cost && cost <= start.cost);
         }
 
         #[test]

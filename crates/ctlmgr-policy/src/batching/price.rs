@@ -1,9 +1,11 @@
 //! Patterns by their reduced cost: what a batch costs beyond what its containers pay for.
 //!
 //! With a price for each container and one for each batch, rc(b) = c(b) − Σ π_a b_a − μ. Depth-first
-//! over kinds; below a node nothing is cheaper than its value plus, for each kind left, the least of
-//! α s_aa x (x − 1) / 2 + g_a x over x, where g_a is what one of them adds now (cross terms, which are
-//! not negative, left out), and of these no more than there is room for.
+//! over kinds. Below a node nothing is cheaper than its value plus the least that the kinds left can
+//! add: for each kind the least of α s_aa x (x − 1) / 2 + g_a x over x, where g_a is what one of them
+//! adds now, and of these no more than there is room for; where no kind repeats, the least over t of
+//! the t smallest g_i + α/2 · σ_i(t − 1), with σ_i(k) the sum of the k smallest penalties of i among
+//! those that could still pay for themselves.
 
 use super::problem::{Pattern, Problem};
 
@@ -14,6 +16,12 @@ pub(crate) struct Prices {
     pub batch: i64,
 }
 
+/// How long one walk may take.
+pub(crate) struct Effort<'a> {
+    pub nodes: u64,
+    pub is_over: &'a dyn Fn() -> bool,
+}
+
 /// Patterns that were found.
 #[derive(Debug)]
 pub(crate) struct Found {
@@ -21,6 +29,8 @@ pub(crate) struct Found {
     pub patterns: Vec<(i64, Pattern)>,
     /// Whether nothing was left out.
     pub is_complete: bool,
+    /// Nodes that were visited.
+    pub nodes: u64,
 }
 
 /// What is looked for.
@@ -38,7 +48,9 @@ struct Walk<'a> {
     want: Want,
     /// Only what is cheaper than this counts.
     limit: i64,
-    nodes: u64,
+    effort: Effort<'a>,
+    /// Of each kind the others, mildest first; only where none repeats.
+    mildest: Option<Vec<Vec<usize>>>,
     count: Pattern,
     size: u32,
     used: Vec<u64>,
@@ -46,35 +58,43 @@ struct Walk<'a> {
     found: Found,
 }
 
+/// Nodes between two looks at the clock.
+const LOOK: u64 = 1024;
+
 /// The cheapest pattern, last, and what was cheapest on the way there; not empty.
-pub(crate) fn cheapest(problem: &Problem, prices: &Prices, nodes: u64) -> Found {
-    walk(problem, prices, (Want::Cheapest, i64::MAX), nodes)
+pub(crate) fn cheapest(problem: &Problem, prices: &Prices, effort: Effort<'_>) -> Found {
+    walk(problem, prices, (Want::Cheapest, i64::MAX), effort)
 }
 
 /// Every pattern cheaper than `limit`.
 pub(crate) fn all_below(
     problem: &Problem,
     prices: &Prices,
-    limit: i64,
-    most: usize,
-    nodes: u64,
+    (limit, most): (i64, usize),
+    effort: Effort<'_>,
 ) -> Found {
-    walk(problem, prices, (Want::All(most), limit), nodes)
+    walk(problem, prices, (Want::All(most), limit), effort)
 }
 
-fn walk(problem: &Problem, prices: &Prices, (want, limit): (Want, i64), nodes: u64) -> Found {
+fn walk(
+    problem: &Problem,
+    prices: &Prices,
+    (want, limit): (Want, i64),
+    effort: Effort<'_>,
+) -> Found {
     let kinds = problem.kinds().len();
     let mut walk = Walk {
         problem,
         prices,
         want,
         limit,
-        nodes,
+        effort,
+        mildest: mildest(problem),
         count: vec![0; kinds],
         size: 0,
         used: vec![0; problem.capacities().len()],
         touch: vec![0; kinds],
-        found: Found { patterns: Vec::new(), is_complete: true },
+        found: Found { patterns: Vec::new(), is_complete: true, nodes: 0 },
     };
     let mut order: Vec<usize> = (0..kinds).collect();
     // Who pays most is decided first.
@@ -83,26 +103,64 @@ fn walk(problem: &Problem, prices: &Prices, (want, limit): (Want, i64), nodes: u
     walk.found
 }
 
+fn mildest(problem: &Problem) -> Option<Vec<Vec<usize>>> {
+    let kinds = problem.kinds();
+    if kinds.iter().any(|k| k.count > 1) {
+        return None;
+    }
+    let of = |a: usize| {
+        let mut others: Vec<usize> = (0..kinds.len()).filter(|b| *b != a).collect();
+        others.sort_by_key(|b| (problem.between(a, *b), *b));
+        others
+    };
+    Some((0..kinds.len()).map(of).collect())
+}
+
 impl Walk<'_> {
     fn descend(&mut self, left: &[usize], value: i64) {
-        if self.nodes == 0 || !self.found.is_complete {
+        let nodes = self.found.nodes;
+        let is_late = nodes.is_multiple_of(LOOK) && (self.effort.is_over)();
+        if nodes >= self.effort.nodes || is_late || !self.found.is_complete {
             self.found.is_complete = false;
             return;
         }
-        self.nodes -= 1;
+        self.found.nodes += 1;
         if value.saturating_add(self.least(left)) >= self.limit {
             return;
         }
-        let Some((&a, rest)) = left.split_first() else { return self.take(value) };
-        let room = self.problem.room(a, self.size, &self.used).min(self.problem.kinds()[a].count);
-        let mut value = value;
+        match self.want {
+            Want::Cheapest => {
+                let mut left = self.worthwhile(left);
+                let Some(a) = left.pop() else { return self.take(value) };
+                self.branch(a, &left, value);
+            }
+            Want::All(_) => match left.split_first() {
+                Some((a, rest)) => self.branch(*a, rest, value),
+                None => self.take(value),
+            },
+        }
+    }
+
+    /// Kinds of which one more still pays for itself, which only gets dearer; the cheapest last.
+    fn worthwhile(&self, left: &[usize]) -> Vec<usize> {
+        let pays = |a: &usize| self.marginal(*a) < 0 && self.room(*a) > 0;
+        let mut left: Vec<usize> = left.iter().copied().filter(pays).collect();
+        left.sort_by_key(|a| (std::cmp::Reverse(self.marginal(*a)), *a));
+        left
+    }
+
+    /// Every number of kind `a`, and then of those left. From many to few: dear kinds pay for
+    /// themselves, so good patterns come early.
+    fn branch(&mut self, a: usize, rest: &[usize], mut value: i64) {
         let mut values = vec![value];
-        for _ in 0..room {
+        for _ in 0..self.room(a) {
+            if matches!(self.want, Want::Cheapest) && self.marginal(a) >= 0 {
+                break;
+            }
             value += self.marginal(a);
             values.push(value);
             self.put(a, 1);
         }
-        // From many to few: dear kinds pay for themselves, so good patterns come early.
         for (count, value) in values.iter().enumerate().rev() {
             self.descend(rest, *value);
             if count > 0 {
@@ -122,6 +180,10 @@ impl Walk<'_> {
         }
     }
 
+    fn room(&self, a: usize) -> u32 {
+        self.problem.room(a, self.size, &self.used).min(self.problem.kinds()[a].count)
+    }
+
     /// What one more of a kind adds.
     fn marginal(&self, a: usize) -> i64 {
         self.problem.prices().0 * self.touch[a] - self.prices.kinds[a]
@@ -129,15 +191,20 @@ impl Walk<'_> {
 
     /// Least that the kinds left can add.
     fn least(&self, left: &[usize]) -> i64 {
+        match &self.mildest {
+            Some(mildest) => self.least_of_singles(left, mildest),
+            None => self.least_of_kinds(left),
+        }
+    }
+
+    fn least_of_kinds(&self, left: &[usize]) -> i64 {
         let alpha = self.problem.prices().0;
         let free = self.problem.max_batch().saturating_sub(self.size) as usize;
         let mut gains: Vec<i64> = Vec::with_capacity(left.len());
         for &a in left {
             let own = alpha * self.problem.between(a, a);
-            let most =
-                self.problem.room(a, self.size, &self.used).min(self.problem.kinds()[a].count);
             let mut gain = self.marginal(a);
-            for _ in 0..most {
+            for _ in 0..self.room(a) {
                 if gain >= 0 {
                     break;
                 }
@@ -152,10 +219,40 @@ impl Walk<'_> {
         gains.iter().sum()
     }
 
-    fn put(&mut self, a: usize, sign: i64) {
-        for (b, touch) in self.touch.iter_mut().enumerate() {
-            *touch += sign * self.problem.between(a, b);
+    fn least_of_singles(&self, left: &[usize], mildest: &[Vec<usize>]) -> i64 {
+        let alpha = self.problem.prices().0;
+        let free = self.problem.max_batch().saturating_sub(self.size) as usize;
+        let could: Vec<usize> =
+            left.iter().copied().filter(|a| self.marginal(*a) < 0 && self.room(*a) > 0).collect();
+        let most = could.len().min(free);
+        let mut is_in = vec![false; self.count.len()];
+        could.iter().for_each(|a| is_in[*a] = true);
+        // Twice what each adds, alone, with one peer, with two, …
+        let mut adds: Vec<(i64, Vec<i64>)> = Vec::with_capacity(could.len());
+        for &a in &could {
+            let peers = mildest[a].iter().filter(|b| is_in[**b]).take(most.saturating_sub(1));
+            let mut sum = 2 * self.marginal(a);
+            let mut with = vec![sum];
+            with.extend(peers.map(|b| {
+                sum += alpha * self.problem.between(a, *b);
+                sum
+            }));
+            adds.push((0, with));
         }
+        let mut least = 0;
+        for t in 1..=most {
+            adds.iter_mut().for_each(|(now, with)| *now = with[t - 1]);
+            if t < adds.len() {
+                adds.select_nth_unstable_by_key(t, |(now, _)| *now);
+            }
+            least = least.min(adds[..t].iter().map(|(now, _)| *now).sum());
+        }
+        least.div_euclid(2)
+    }
+
+    fn put(&mut self, a: usize, sign: i64) {
+        let row = self.problem.row(a);
+        self.touch.iter_mut().zip(row).for_each(|(touch, s)| *touch += sign * s);
         for (used, each) in self.used.iter_mut().zip(&self.problem.kinds()[a].uses) {
             *used = if sign > 0 { *used + each } else { *used - each };
         }

@@ -22,6 +22,8 @@ pub struct Problem {
     max_batch: u32,
     capacities: Vec<u64>,
     weights: (i64, i64),
+    total: u32,
+    is_ordered: bool,
     alpha: i64,
     beta: i64,
 }
@@ -70,7 +72,8 @@ impl Problem {
         capacities: Vec<u64>,
         weights: (i64, i64),
     ) -> Result<Problem, Infeasible> {
-        let total: u32 = kinds.iter().map(|k| k.count).sum();
+        let total: u64 = kinds.iter().map(|k| u64::from(k.count)).sum();
+        let total = u32::try_from(total).map_err(|_| Infeasible::Overflow)?;
         let max_batch = max_batch.unwrap_or(total).min(total);
         if max_batch == 0 && total > 0 {
             return Err(Infeasible::NoRoom);
@@ -81,11 +84,46 @@ impl Problem {
                 return Err(Infeasible::TooLarge { kind, capacity });
             }
         }
-        let mut problem =
-            Problem { kinds, penalty, max_batch, capacities, weights, alpha: 0, beta: 0 };
+        let is_ordered = kinds.iter().any(|k| !k.after.is_empty());
+        let mut problem = Problem {
+            kinds,
+            penalty,
+            max_batch,
+            capacities,
+            weights,
+            total,
+            is_ordered,
+            alpha: 0,
+            beta: 0,
+        };
         problem.expect_order()?;
+        problem.drop_unused();
         problem.scale().ok_or(Infeasible::Overflow)?;
         Ok(problem)
+    }
+
+    /// What no plan can have: a second container of a kind that has one, and a batch larger than the
+    /// capacities allow.
+    fn drop_unused(&mut self) {
+        for (a, _) in self.kinds.iter().enumerate().filter(|(_, k)| k.count < 2) {
+            self.penalty[a][a] = 0;
+        }
+        for (r, have) in self.capacities.iter().enumerate() {
+            let mut by_use: Vec<_> = self.kinds.iter().map(|k| (k.uses[r], k.count)).collect();
+            by_use.sort_unstable();
+            let (mut free, mut fit) = (*have, 0);
+            for (each, count) in by_use {
+                let more = free
+                    .checked_div(each)
+                    .map_or(count, |n| count.min(u32::try_from(n).unwrap_or(u32::MAX)));
+                fit += more;
+                free -= each * u64::from(more);
+                if more < count {
+                    break;
+                }
+            }
+            self.max_batch = self.max_batch.min(fit);
+        }
     }
 
     /// Weights of penalty and batches in the integer cost (see [`Problem::cost`]); `None` if they
@@ -132,7 +170,27 @@ impl Problem {
 
     /// How many containers there are.
     pub fn total(&self) -> u32 {
-        self.kinds.iter().map(|k| k.count).sum()
+        self.total
+    }
+
+    /// No plan has fewer batches: by size, by each capacity, and by the longest chain of kinds that
+    /// wait for each other.
+    pub fn fewest_batches(&self) -> u32 {
+        let by_size = self.total.div_ceil(self.max_batch.max(1));
+        let by_use =
+            self.capacities.iter().enumerate().filter(|(_, have)| **have > 0).map(|(r, have)| {
+                let need: u128 =
+                    self.kinds.iter().map(|k| u128::from(k.uses[r]) * u128::from(k.count)).sum();
+                u32::try_from(need.div_ceil(u128::from(*have))).unwrap_or(u32::MAX)
+            });
+        let mut depth = vec![1; self.kinds.len()];
+        for _ in 0..self.kinds.len() {
+            for (a, kind) in self.kinds.iter().enumerate() {
+                let above = kind.after.iter().map(|p| depth[*p] + 1).max().unwrap_or(1);
+                depth[a] = depth[a].max(above);
+            }
+        }
+        by_use.chain(depth).max().unwrap_or(0).max(by_size)
     }
 
     /// Most containers in one batch.
@@ -152,7 +210,12 @@ impl Problem {
 
     /// Whether some kind waits for another.
     pub fn is_ordered(&self) -> bool {
-        self.kinds.iter().any(|k| !k.after.is_empty())
+        self.is_ordered
+    }
+
+    /// Penalties between a container of kind `a` and one of each kind.
+    pub fn row(&self, a: usize) -> &[i64] {
+        &self.penalty[a]
     }
 
     /// Penalty within one batch (Eq. 2: over unordered pairs).

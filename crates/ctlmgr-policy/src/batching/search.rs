@@ -7,36 +7,58 @@
 //! sequence.
 
 use super::Work;
+use super::anneal::{Annealing, PLATEAUS};
+use super::greedy::{FEW, around, start, starts};
 use super::problem::{Pattern, Problem};
 use super::seating::Seating;
-
-/// A fixed sequence of numbers without pattern (splitmix64).
-struct Sequence(u64);
-
-impl Sequence {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let end = u64::try_from(end.max(1)).unwrap_or(1);
-        usize::try_from((z ^ (z >> 31)) % end).unwrap_or(0)
-    }
-}
+use super::sequence::Sequence;
 
 /// A search that can go on.
 pub(crate) struct Search<'a> {
+    problem: &'a Problem,
     seating: Seating<'a>,
     random: Sequence,
     best: (i64, Vec<Pattern>),
+    /// Least cost since the last start, and rounds since it fell.
+    record: i64,
+    stale: u64,
+    /// Numbers of batches to start from, in turn.
+    starts: Vec<u32>,
+    started: usize,
+    rounds: u64,
+    /// Turn of annealing, and index in it; what came of each number of batches last.
+    annealed: (u32, usize),
+    ranking: Vec<(i64, u32)>,
 }
 
+/// Rounds of local search before many containers are annealed.
+const FIRST_ROUNDS: u64 = 300;
+/// Sweeps on each plateau of the first turn of annealing.
+const FIRST_SWEEPS: u64 = 16;
+
 impl<'a> Search<'a> {
-    /// With a greedy plan.
+    /// With the best of several greedy plans.
     pub(crate) fn new(problem: &'a Problem) -> Search<'a> {
-        let seating = best_start(problem);
+        let mut starts = starts(problem);
+        let mut tried: Vec<_> = starts.iter().map(|k| (seated(problem, *k), *k)).collect();
+        tried.sort_by_key(|(seating, _)| seating.cost);
+        starts = tried.iter().map(|(_, k)| *k).collect();
+        let seating = tried.swap_remove(0).0;
         let best = (seating.cost, seating.batches());
-        Search { seating, random: Sequence(1), best }
+        let (record, random) = (seating.cost, Sequence::new());
+        Search {
+            problem,
+            seating,
+            random,
+            best,
+            record,
+            stale: 0,
+            starts,
+            started: 0,
+            rounds: 0,
+            annealed: (0, 0),
+            ranking: Vec::new(),
+        }
     }
 
     /// The best plan so far.
@@ -46,132 +68,124 @@ impl<'a> Search<'a> {
 
     /// Goes on from a plan that was found elsewhere, if it is better.
     pub(crate) fn offer(&mut self, plan: &[Pattern]) {
-        let seating = Seating::of(self.seating.problem, plan);
+        let seating = Seating::of(self.problem, plan);
         if seating.cost < self.best.0 {
             self.best = (seating.cost, plan.to_vec());
+            (self.record, self.stale) = (seating.cost, 0);
             self.seating = seating;
         }
     }
 
-    /// Searches for as long as `work` allows.
-    pub(crate) fn run(&mut self, work: &mut Work<'_>) {
-        while work.step() {
+    /// Searches for as long as `work` allows, or until the bound is reached.
+    pub(crate) fn run(&mut self, bound: i64, work: &mut Work<'_>) {
+        let anneals = self.problem.total() > FEW && !self.problem.is_ordered();
+        while self.best.0 > bound && work.step() {
+            if anneals && self.rounds >= FIRST_ROUNDS {
+                self.anneal(work);
+                continue;
+            }
+            self.rounds += 1;
             self.round();
+            if self.stale > self.patience() {
+                self.start_again();
+            }
         }
+    }
+
+    /// Rounds without a better plan after which another start is more promising.
+    fn patience(&self) -> u64 {
+        100 + u64::from(self.problem.total()).pow(2) / 4
+    }
+
+    /// Rounds after which every start had its turn.
+    pub(crate) fn rounds_for_all_starts(&self) -> u64 {
+        u64::try_from(self.starts.len()).unwrap_or(1) * (self.patience() + 50)
+    }
+
+    fn start_again(&mut self) {
+        self.started = (self.started + 1) % self.starts.len();
+        self.seating = seated(self.problem, self.starts[self.started]);
+        (self.record, self.stale) = (self.seating.cost, 0);
+        self.note();
+    }
+
+    /// One run of annealing; each run of a turn starts from another number of batches, and each turn
+    /// takes twice as long, from fewer of them: those that did best.
+    fn anneal(&mut self, work: &mut Work<'_>) {
+        let (mut turn, mut index) = self.annealed;
+        if index == 0 && turn > 0 {
+            self.ranking.sort_unstable();
+            self.ranking.truncate((self.ranking.len() / 2).max(1));
+        } else if index == 0 {
+            self.ranking = around(self.problem).into_iter().map(|k| (0, k)).collect();
+        }
+        let batches = self.ranking[index].1;
+        let mut annealing = Annealing::new(self.problem, seated(self.problem, batches));
+        'run: for _ in 0..PLATEAUS {
+            for _ in 0..(FIRST_SWEEPS << turn.min(20)) {
+                annealing.sweep(&mut self.random);
+                if !work.step() {
+                    break 'run;
+                }
+            }
+            annealing.cool();
+        }
+        self.seating = annealing.seating;
+        let all = self.seating.occupied.clone();
+        improve(&mut self.seating, all);
+        self.seating.keep();
+        self.note();
+        self.ranking[index].0 = self.seating.cost;
+        index += 1;
+        if index == self.ranking.len() {
+            (turn, index) = (turn + 1, 0);
+        }
+        self.annealed = (turn, index);
     }
 
     fn round(&mut self) {
-        let seating = &mut self.seating;
-        let before = seating.cost;
-        let disturbed = disturb(seating, &mut self.random);
+        let disturbed = disturb(&mut self.seating, &mut self.random);
         let is_whole = disturbed.is_some();
-        improve(seating, disturbed.unwrap_or_default());
-        if !is_whole || seating.cost > before {
-            seating.undo();
+        improve(&mut self.seating, disturbed.unwrap_or_default());
+        self.stale += 1;
+        // A little dearer than the record is near enough to go on from; how little changes in turn.
+        let little = [0, 0, 1, 0, 2, 0, 4, 1][usize::try_from(self.stale / 16 % 8).unwrap_or(0)];
+        let near = self.record + self.problem.prices().0 * little;
+        if !is_whole || self.seating.cost > near {
+            self.seating.undo();
         } else {
-            seating.keep();
+            self.seating.keep();
         }
-        if seating.cost < self.best.0 {
-            self.best = (seating.cost, seating.batches());
+        if self.seating.cost < self.record {
+            (self.record, self.stale) = (self.seating.cost, 0);
+        }
+        self.note();
+    }
+
+    fn note(&mut self) {
+        if self.seating.cost < self.best.0 {
+            self.best = (self.seating.cost, self.seating.batches());
         }
     }
 }
 
-/// Greedy plans for several numbers of batches; the cheapest of them, improved.
-fn best_start(problem: &Problem) -> Seating<'_> {
-    let seat = |batches: u32| {
-        let mut seating = start(problem, batches);
-        let all = seating.occupied();
-        improve(&mut seating, all);
-        seating.keep();
-        seating
-    };
-    let tried = starts(problem).into_iter().map(seat);
-    tried.min_by_key(|s| s.cost).unwrap_or_else(|| seat(1))
-}
-
-/// Numbers of batches to start from.
-fn starts(problem: &Problem) -> Vec<u32> {
-    let total = problem.total();
-    let (alpha, beta) = problem.prices();
-    // K batches of even mixture cost α · Σs / K + β · K: least at K = √(α · Σs / β).
-    let everyone: Pattern = problem.kinds().iter().map(|k| k.count).collect();
-    let ratio =
-        i128::from(alpha) * i128::from(problem.penalty(&everyone)) / i128::from(beta.max(1));
-    let law = u32::try_from(ratio.max(1).isqrt()).unwrap_or(u32::MAX).min(total);
-    let fewest = total.div_ceil(problem.max_batch().max(1)).max(1);
-    let mut numbers: Vec<u32> =
-        [5, 7, 10, 14].map(|tenths| (law * tenths / 10).clamp(fewest, total.max(1))).to_vec();
-    numbers.extend([fewest, (fewest + 1).min(total.max(1))]);
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
-}
-
-/// Seats everybody, where it is cheapest among the first so many places that hold or may hold a
-/// batch; the smaller batch where it costs the same.
-fn start(problem: &Problem, batches: u32) -> Seating<'_> {
-    let mut seating = Seating::new(problem);
-    let mut open: Vec<usize> = Vec::new();
-    for kind in in_order(problem) {
-        for _ in 0..problem.kinds()[kind].count {
-            let may_open = open.len() < batches as usize;
-            let seat = open
-                .iter()
-                .filter_map(|p| Some((seating.price(kind, *p)?, seating.tables[*p].size, *p)))
-                .min();
-            let place = match seat {
-                Some((0, _, place)) => Some(place),
-                Some(_) if may_open => seating.opening(kind).or(seat.map(|s| s.2)),
-                Some((_, _, place)) => Some(place),
-                None => seating.opening(kind),
-            };
-            // Alone it fits: the problem was checked. An ordered one may have no place left.
-            let Some(place) = place else { continue };
-            if !open.contains(&place) {
-                open.push(place);
-            }
-            seating.enter(kind, place);
-        }
-    }
+/// A greedy plan of about so many batches, improved.
+fn seated(problem: &Problem, batches: u32) -> Seating<'_> {
+    let mut seating = start(problem, batches);
+    let all = seating.occupied.clone();
+    improve(&mut seating, all);
+    seating.keep();
     seating
 }
 
-/// Kinds, predecessors first, and otherwise those that conflict most first.
-fn in_order(problem: &Problem) -> Vec<usize> {
-    let kinds = problem.kinds();
-    let conflict = |a: usize| -> i64 {
-        (0..kinds.len()).map(|b| problem.between(a, b) * i64::from(kinds[b].count)).sum()
-    };
-    let mut left: Vec<usize> = (0..kinds.len()).collect();
-    left.sort_by_key(|a| (std::cmp::Reverse(conflict(*a)), *a));
-    let mut order = Vec::new();
-    while let Some(i) = left.iter().position(|a| kinds[*a].after.iter().all(|p| order.contains(p)))
-    {
-        order.push(left.remove(i));
-    }
-    order
-}
-
-/// Empties one to three batches, or parts of them, and seats who sat there anew; returns the places
-/// that changed, or nothing if somebody found no place between those it waits for and those that
-/// wait for it.
+/// Makes some containers stand up and seats them anew; returns the places that changed, or nothing
+/// if somebody found no place between those it waits for and those that wait for it.
 fn disturb(seating: &mut Seating<'_>, random: &mut Sequence) -> Option<Vec<usize>> {
-    let occupied = seating.occupied();
     let mut changed = Vec::new();
     let mut standing = Vec::new();
-    for _ in 0..=random.below(3) {
-        let place = occupied[random.below(occupied.len())];
-        let whole = random.below(3) > 0;
-        for kind in seating.kinds_at(place) {
-            for _ in 0..seating.tables[place].count[kind] {
-                if whole || random.below(2) == 0 {
-                    seating.leave(kind, place);
-                    standing.push(kind);
-                }
-            }
-        }
-        changed.push(place);
+    match random.below(2) {
+        0 => stand_by_batch(seating, random, &mut standing, &mut changed),
+        _ => stand_by_one(seating, random, &mut standing, &mut changed),
     }
     while !standing.is_empty() {
         let kind = standing.swap_remove(random.below(standing.len()));
@@ -184,17 +198,62 @@ fn disturb(seating: &mut Seating<'_>, random: &mut Sequence) -> Option<Vec<usize
     Some(changed)
 }
 
+/// One or two batches, or about half of them.
+fn stand_by_batch(
+    seating: &mut Seating<'_>,
+    random: &mut Sequence,
+    standing: &mut Vec<usize>,
+    changed: &mut Vec<usize>,
+) {
+    let occupied = seating.occupied.clone();
+    for _ in 0..=random.below(2) {
+        let place = occupied[random.below(occupied.len())];
+        let is_whole = random.below(3) > 0;
+        for kind in seating.tables[place].kinds.clone() {
+            for _ in 0..seating.tables[place].count[kind] {
+                if is_whole || random.below(2) == 0 {
+                    seating.leave(kind, place);
+                    standing.push(kind);
+                }
+            }
+        }
+        changed.push(place);
+    }
+}
+
+/// Two to seven containers, from anywhere.
+fn stand_by_one(
+    seating: &mut Seating<'_>,
+    random: &mut Sequence,
+    standing: &mut Vec<usize>,
+    changed: &mut Vec<usize>,
+) {
+    for _ in 0..2 + random.below(6) {
+        let Some(&place) = seating.occupied.get(random.below(seating.occupied.len())) else {
+            return;
+        };
+        let kinds = &seating.tables[place].kinds;
+        let kind = kinds[random.below(kinds.len())];
+        seating.leave(kind, place);
+        standing.push(kind);
+        changed.push(place);
+    }
+}
+
 /// Where one of a kind sits cheapest; one in eight times the second best.
 fn cheapest(seating: &Seating<'_>, kind: usize, random: &mut Sequence) -> Option<usize> {
-    let mut places: Vec<(i64, usize)> = seating
-        .occupied()
-        .into_iter()
-        .chain(seating.opening(kind))
-        .filter_map(|p| Some((seating.price(kind, p)?, p)))
-        .collect();
-    places.sort_unstable();
-    let second = usize::from(places.len() > 1 && random.below(8) == 0);
-    places.get(second).map(|p| p.1)
+    let places = seating.occupied.iter().copied().chain(seating.opening(kind));
+    let priced = places.filter_map(|p| Some((seating.price(kind, p)?, p)));
+    let (mut first, mut second) = (None, None);
+    for place in priced {
+        if first.is_none_or(|f| place < f) {
+            (first, second) = (Some(place), first);
+        } else if second.is_none_or(|s| place < s) {
+            second = Some(place);
+        }
+    }
+    let chosen = if random.below(8) == 0 { second.or(first) } else { first };
+    chosen.map(|c| c.1)
 }
 
 /// Moves, swaps and mergers until none of these places has one that helps.
@@ -218,9 +277,9 @@ fn improve(seating: &mut Seating<'_>, mut restless: Vec<usize>) {
 
 /// The first container here that is better off elsewhere, moved there.
 fn move_one(seating: &mut Seating<'_>, place: usize) -> Option<usize> {
-    for kind in seating.kinds_at(place) {
+    for kind in seating.tables[place].kinds.clone() {
         let saving = seating.saving(kind, place);
-        let others = seating.occupied().into_iter().chain(seating.opening(kind));
+        let others = seating.occupied.iter().copied().chain(seating.opening(kind));
         let best =
             others.filter(|p| *p != place).filter_map(|p| Some((seating.price(kind, p)?, p))).min();
         if let Some((_, to)) = best.filter(|(price, _)| *price < saving) {
@@ -235,58 +294,32 @@ fn move_one(seating: &mut Seating<'_>, place: usize) -> Option<usize> {
 
 /// The first swap with somebody elsewhere that helps, done.
 fn swap_one(seating: &mut Seating<'_>, place: usize) -> Option<usize> {
-    let problem = seating.problem;
-    for a in seating.kinds_at(place) {
-        for other in seating.occupied().into_iter().filter(|p| *p != place) {
-            for b in seating.kinds_at(other) {
-                let here = &seating.tables[place].touch;
-                let there = &seating.tables[other].touch;
-                let (own_a, own_b) = (problem.between(a, a), problem.between(b, b));
-                let cross = problem.between(a, b);
-                let change =
-                    there[a] - cross - (here[a] - own_a) + here[b] - cross - (there[b] - own_b);
-                if change < 0 && try_swap(seating, (a, place), (b, other)) {
-                    return Some(other);
-                }
+    for i in 0..seating.tables[place].kinds.len() {
+        let a = seating.tables[place].kinds[i];
+        for j in 0..seating.occupied.len() {
+            let other = seating.occupied[j];
+            let found = if other == place { None } else { partner(seating, (a, place), other) };
+            if found.is_some_and(|b| seating.try_swap((a, place), (b, other))) {
+                return Some(other);
             }
         }
     }
     None
 }
 
-/// Swaps, if both fit and it helps.
-fn try_swap(
-    seating: &mut Seating<'_>,
-    (a, here): (usize, usize),
-    (b, there): (usize, usize),
-) -> bool {
-    let (mark, before) = (seating.mark(), seating.cost);
-    seating.leave(a, here);
-    seating.leave(b, there);
-    let is_seated = enter_all(seating, [(a, there), (b, here)]);
-    let helps = is_seated && seating.cost < before;
-    if !helps {
-        seating.back_to(mark);
-    }
-    helps
-}
-
-/// Seats each at its place; `false` as soon as one may not sit there.
-fn enter_all(seating: &mut Seating<'_>, all: impl IntoIterator<Item = (usize, usize)>) -> bool {
-    all.into_iter().all(|(kind, place)| {
-        let may = seating.price(kind, place).is_some();
-        if may {
-            seating.enter(kind, place);
-        }
-        may
-    })
+/// The kind at `other` whose swap with `a` lowers the penalties most, if one does.
+fn partner(seating: &Seating<'_>, (a, place): (usize, usize), other: usize) -> Option<usize> {
+    let change = |b: usize| seating.swap_change((a, place), (b, other));
+    let best = seating.tables[other].kinds.iter().map(|b| (change(*b), *b)).min();
+    best.filter(|(change, _)| *change < 0).map(|(_, b)| b)
 }
 
 /// Merges a batch into the first one with which it is cheaper as one than as two.
 fn merge(seating: &mut Seating<'_>, place: usize) -> Option<usize> {
     let (alpha, beta) = seating.problem.prices();
-    let kinds = seating.kinds_at(place);
-    for other in seating.occupied().into_iter().filter(|p| *p != place) {
+    let kinds = seating.tables[place].kinds.clone();
+    let others: Vec<usize> = seating.occupied.iter().copied().filter(|p| *p != place).collect();
+    for other in others {
         let (here, there) = (&seating.tables[place], &seating.tables[other]);
         let cross: i64 = kinds.iter().map(|a| i64::from(here.count[*a]) * there.touch[*a]).sum();
         if here.size + there.size > seating.problem.max_batch() || alpha * cross >= beta {
@@ -298,7 +331,7 @@ fn merge(seating: &mut Seating<'_>, place: usize) -> Option<usize> {
             .flat_map(|a| std::iter::repeat_n((*a, other), here.count[*a] as usize))
             .collect();
         all.iter().for_each(|(a, _)| seating.leave(*a, place));
-        if enter_all(seating, all) {
+        if seating.enter_all(all) {
             return Some(other);
         }
         seating.back_to(mark);

@@ -6,6 +6,8 @@ use super::problem::{Pattern, Problem};
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
     pub count: Pattern,
+    /// Kinds of which it holds any.
+    pub kinds: Vec<usize>,
     pub size: u32,
     /// What one more of each kind would add to the penalty.
     pub touch: Vec<i64>,
@@ -25,6 +27,8 @@ struct Move {
 pub(crate) struct Seating<'a> {
     pub problem: &'a Problem,
     pub tables: Vec<Table>,
+    /// Places where somebody sits, in order.
+    pub occupied: Vec<usize>,
     pub cost: i64,
     /// Kinds that wait for each kind.
     behind: Vec<Vec<usize>>,
@@ -37,6 +41,7 @@ impl<'a> Seating<'a> {
         let kinds = problem.kinds().len();
         let table = Table {
             count: vec![0; kinds],
+            kinds: Vec::new(),
             size: 0,
             touch: vec![0; kinds],
             used: vec![0; problem.capacities().len()],
@@ -47,13 +52,21 @@ impl<'a> Seating<'a> {
         for (a, kind) in problem.kinds().iter().enumerate() {
             kind.after.iter().for_each(|p| behind[*p].push(a));
         }
-        Seating { problem, tables: vec![table; places], cost: 0, behind, journal: Vec::new() }
+        Seating {
+            problem,
+            tables: vec![table; places],
+            occupied: Vec::new(),
+            cost: 0,
+            behind,
+            journal: Vec::new(),
+        }
     }
 
     /// Everybody sits as in a plan.
     pub(crate) fn of(problem: &'a Problem, plan: &[Pattern]) -> Seating<'a> {
         let mut seating = Seating::new(problem);
-        for (place, batch) in plan.iter().enumerate() {
+        let apart = if problem.is_ordered() { 2 } else { 1 };
+        for (place, batch) in plan.iter().enumerate().map(|(i, b)| (i * apart, b)) {
             for (kind, count) in batch.iter().enumerate() {
                 (0..*count).for_each(|_| seating.enter(kind, place));
             }
@@ -118,12 +131,52 @@ impl<'a> Seating<'a> {
         if let Some(place) = from {
             self.cost -= self.saving(kind, place);
             self.tables[place].add(problem, kind, -1);
+            if self.tables[place].size == 0 {
+                self.occupied.retain(|p| *p != place);
+            }
         }
         if let Some(place) = to {
             let table = &mut self.tables[place];
             self.cost += alpha * table.touch[kind] + if table.size == 0 { beta } else { 0 };
             table.add(problem, kind, 1);
+            if let Err(at) = self.occupied.binary_search(&place) {
+                self.occupied.insert(at, place);
+            }
         }
+    }
+
+    /// What a swap of two containers adds to the penalty.
+    pub(crate) fn swap_change(&self, (a, here): (usize, usize), (b, there): (usize, usize)) -> i64 {
+        let (row_a, row_b) = (self.problem.row(a), self.problem.row(b));
+        let (here, there) = (&self.tables[here].touch, &self.tables[there].touch);
+        there[a] - (here[a] - row_a[a]) + here[b] - (there[b] - row_b[b]) - 2 * row_a[b]
+    }
+
+    /// Swaps two containers if both may sit there.
+    pub(crate) fn try_swap(
+        &mut self,
+        (a, here): (usize, usize),
+        (b, there): (usize, usize),
+    ) -> bool {
+        let mark = self.mark();
+        self.leave(a, here);
+        self.leave(b, there);
+        let is_seated = self.enter_all([(a, there), (b, here)]);
+        if !is_seated {
+            self.back_to(mark);
+        }
+        is_seated
+    }
+
+    /// Seats each at its place; `false` as soon as one may not sit there.
+    pub(crate) fn enter_all(&mut self, all: impl IntoIterator<Item = (usize, usize)>) -> bool {
+        all.into_iter().all(|(kind, place)| {
+            let may = self.price(kind, place).is_some();
+            if may {
+                self.enter(kind, place);
+            }
+            may
+        })
     }
 
     /// Keeps everything since the last time.
@@ -148,38 +201,36 @@ impl<'a> Seating<'a> {
         }
     }
 
-    /// Places where somebody sits.
-    pub(crate) fn occupied(&self) -> Vec<usize> {
-        (0..self.tables.len()).filter(|t| self.tables[*t].size > 0).collect()
-    }
-
-    /// Kinds at a place.
-    pub(crate) fn kinds_at(&self, place: usize) -> Vec<usize> {
-        let count = &self.tables[place].count;
-        (0..count.len()).filter(|a| count[*a] > 0).collect()
-    }
-
     /// The batches, in order.
     pub(crate) fn batches(&self) -> Vec<Pattern> {
-        self.occupied().into_iter().map(|t| self.tables[t].count.clone()).collect()
+        self.occupied.iter().map(|t| self.tables[*t].count.clone()).collect()
     }
 }
 
 impl Table {
     fn add(&mut self, problem: &Problem, kind: usize, sign: i64) {
-        for (b, touch) in self.touch.iter_mut().enumerate() {
-            *touch += sign * problem.between(kind, b);
+        let row = problem.row(kind);
+        if sign > 0 {
+            self.touch.iter_mut().zip(row).for_each(|(touch, s)| *touch += s);
+        } else {
+            self.touch.iter_mut().zip(row).for_each(|(touch, s)| *touch -= s);
         }
         let uses = &problem.kinds()[kind].uses;
         for (used, each) in self.used.iter_mut().zip(uses) {
             *used = if sign > 0 { *used + each } else { *used - each };
         }
         if sign > 0 {
+            if self.count[kind] == 0 {
+                self.kinds.push(kind);
+            }
             self.count[kind] += 1;
             self.size += 1;
         } else {
             self.count[kind] -= 1;
             self.size -= 1;
+            if self.count[kind] == 0 {
+                self.kinds.retain(|k| *k != kind);
+            }
         }
     }
 }

@@ -1,0 +1,90 @@
+//! Penalties between containers, by bin or by pair.
+
+use anyhow::{Context, anyhow, ensure};
+
+use super::scale::{Scale, integer};
+use super::{Container, Input};
+
+/// Penalties as they were given: by bin, or by entry.
+pub(super) struct Penalties<'a> {
+    rows: &'a [Vec<f64>],
+    /// Row of each entry.
+    row: Vec<usize>,
+}
+
+impl<'a> Penalties<'a> {
+    pub fn new(input: &'a Input) -> Result<Penalties<'a>, anyhow::Error> {
+        let (rows, field, row) = match (&input.penalty, &input.pairwise) {
+            (Some(rows), None) => (rows, "penalty", by_bin(input)?),
+            (None, Some(rows)) => (rows, "pairwise", (0..input.containers.len()).collect()),
+            (Some(_), Some(_)) => {
+                return Err(anyhow!("`penalty` and `pairwise` exclude each other"));
+            }
+            (None, None) => return Err(anyhow!("missing field `penalty` or `pairwise`")),
+        };
+        let twice = input.bins.iter().enumerate().find(|(i, b)| input.bins[..*i].contains(b));
+        ensure!(twice.is_none(), "`bins` has `{}` twice", twice.map_or("", |(_, b)| b));
+        ensure!(
+            field == "penalty" || input.bins.is_empty(),
+            "`bins` go with `penalty`, not `pairwise`"
+        );
+        let size = if field == "penalty" { input.bins.len() } else { input.containers.len() };
+        ensure!(
+            rows.len() == size && rows.iter().all(|r| r.len() == size),
+            "`{field}` must have {size} rows of {size}"
+        );
+        for (a, values) in rows.iter().enumerate() {
+            for (b, value) in values.iter().enumerate() {
+                ensure!(
+                    value.is_finite() && *value >= 0.0,
+                    "`{field}[{a}][{b}]` is {value}: a penalty is at least 0"
+                );
+                ensure!(*value == rows[b][a], "`{field}[{a}][{b}]` and `{field}[{b}][{a}]` differ");
+            }
+        }
+        Ok(Penalties { rows, row })
+    }
+
+    /// Between kinds, as integers. Different volumes do not conflict.
+    pub fn between(&self, input: &Input, groups: &[Vec<usize>]) -> (Vec<Vec<i64>>, Scale) {
+        let scale = Scale::of(self.rows.iter().flatten().copied());
+        let one = |a: usize, b: usize| {
+            let is_apart = input.containers[a].volume != input.containers[b].volume;
+            let penalty = self.rows[self.row[a]][self.row[b]];
+            if is_apart { 0 } else { integer(penalty * scale.factor) }
+        };
+        // Twins by pairwise penalties have their own between them, not on the diagonal.
+        let within = |g: &Vec<usize>| one(g[0], if g.len() > 1 { g[1] } else { g[0] });
+        let row = |a: &Vec<usize>| {
+            groups.iter().map(|b| if a == b { within(a) } else { one(a[0], b[0]) }).collect()
+        };
+        (groups.iter().map(row).collect(), scale)
+    }
+
+    /// Whether entries `a` and `b` conflict alike with everybody, and with each other as each with
+    /// its own.
+    pub fn are_twins(&self, containers: &[Container], a: usize, b: usize) -> bool {
+        let (row_a, row_b) = (self.row[a], self.row[b]);
+        if row_a == row_b {
+            return true;
+        }
+        let (of_a, of_b) = (&self.rows[row_a], &self.rows[row_b]);
+        let own = of_a[row_b];
+        let is_alike = |k: usize| k == row_a || k == row_b || of_a[k] == of_b[k];
+        let is_own =
+            |entry: usize, row: usize| containers[entry].count == 1 || self.rows[row][row] == own;
+        (0..of_a.len()).all(is_alike) && is_own(a, row_a) && is_own(b, row_b)
+    }
+}
+
+fn by_bin(input: &Input) -> Result<Vec<usize>, anyhow::Error> {
+    let row = |c: &Container| {
+        let bin = c.bin.as_ref().with_context(|| format!("container `{}` has no `bin`", c.name))?;
+        input
+            .bins
+            .iter()
+            .position(|b| b == bin)
+            .with_context(|| format!("container `{}`: `bins` has no `{bin}`", c.name))
+    };
+    input.containers.iter().map(row).collect()
+}
