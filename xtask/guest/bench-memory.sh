@@ -168,9 +168,17 @@ emit() {
 	if [ "$kind" = files ]; then cached=$(stat_mib "$path" file); fi
 	echo "@{\"refaults\":$(refaults "$path"),\"cached_mib\":$cached,\"of\":\"$name\",\"step\":\"$step\"}"
 }
+# emit_host: how much of the last 10 s the host stalled, and pages that went through swap since boot.
+emit_host() {
+	awk -v step="$step" '/^(some|full)/ { split($2, part, "="); pct[$1] = part[2] }
+		/^(pswpin|pswpout) / { pages[$1] = $2 }
+		END { printf "@{\"step\":%d,\"name\":\"host\",\"some_pct\":%s,\"full_pct\":%s,\"swapped_in\":%d,\"swapped_out\":%d}\n",
+			step, pct["some"], pct["full"], pages["pswpin"], pages["pswpout"] }' /proc/pressure/memory /proc/vmstat
+}
 seconds=5
 step=0
 each emit
+emit_host
 
 # The second half of each step is what is reported.
 seconds=$((step_secs / 2))
@@ -186,6 +194,7 @@ for size in $(echo "$steps" | tr , ' '); do
 	step=$((step + 1))
 	if [ "$pressure" = balloon ]; then echo "@{\"balloon\":$size}"; fi
 	sleep "$step_secs"
+	emit_host
 	each emit
 	if [ "$pressure" = unit ]; then
 		tail -n "$seconds" "$log/pressure.json" | sed "s/^{/@{\"step\":$step,\"name\":\"pressure\",/"

@@ -51,16 +51,22 @@ fn draw_panel(
 ) -> Result<()> {
     let points = || panel.lines.iter().flat_map(|l| &l.points);
     let end = points().map(|p| p.0).fold(1.0, f64::max);
+    let least = points().map(|p| p.0).fold(end, f64::min);
+    // What lies all in the upper half would be squeezed into it.
+    let start = if least > end / 2.0 { least } else { 0.0 };
     let mut chart = ChartBuilder::on(area)
         .caption(&panel.title, ("sans-serif", 16))
         .margin(8)
+        .margin_right(24)
         .x_label_area_size(34)
         .y_label_area_size(52)
-        .build_cartesian_2d(0.0..end, 0.0..panel.top)
+        .build_cartesian_2d(start..end, 0.0..panel.top)
         .map_err(wrong)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| format!("{y:.0}"))
         .x_desc(&panel.x)
         .y_desc(&panel.unit)
         .draw()

@@ -24,10 +24,7 @@ pub fn parse_lru(text: &str) -> Option<u32> {
 /// # Errors
 /// No usable `/proc/meminfo`: without it nothing can be decided.
 pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
-    let path = "proc/meminfo";
-    let text = host.read(path)?.unwrap_or_default();
-    let info = Meminfo::from_buf_read(text.as_bytes())
-        .map_err(|_| HostError::malformed(host.path(path), &text))?;
+    let info = read_meminfo(host)?;
     let sum = |parts: &[Option<u64>]| Bytes(parts.iter().flatten().sum());
     let (lru, lru_gen) = read_lru(host);
     Ok(HostSample {
@@ -42,6 +39,18 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
         lru,
         lru_gen,
     })
+}
+
+/// `MemAvailable`, or `MemFree` on kernels that do not count it.
+pub(crate) fn read_available(host: &Host) -> Result<Bytes> {
+    read_meminfo(host).map(|info| Bytes(info.mem_available.unwrap_or(info.mem_free)))
+}
+
+fn read_meminfo(host: &Host) -> Result<Meminfo> {
+    let path = "proc/meminfo";
+    let text = host.read(path)?.unwrap_or_default();
+    Meminfo::from_buf_read(text.as_bytes())
+        .map_err(|_| HostError::malformed(host.path(path), &text))
 }
 
 /// Sum of the zones' high watermarks; zero where it cannot be told.

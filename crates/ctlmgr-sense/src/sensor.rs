@@ -9,7 +9,7 @@ use ctlmgr_model::{
 use glob::Pattern;
 
 use crate::cgroup::read_group;
-use crate::machine::read_machine;
+use crate::machine::{read_available, read_machine};
 use crate::tree::{Kind, is_user_manager, walk};
 
 /// A bystander smaller than this counts as part of the host.
@@ -44,6 +44,14 @@ impl Sensor {
     /// The hierarchy that is read.
     pub fn cgroups(&self) -> &Hierarchy {
         &self.cgroups
+    }
+
+    /// Memory available on the host (`MemAvailable`): a small part of a reading.
+    ///
+    /// # Errors
+    /// No usable `/proc/meminfo`.
+    pub fn available(&self) -> Result<Bytes> {
+        read_available(&self.host)
     }
 
     /// Reads everything once. Blocks for as long as the kernel takes.

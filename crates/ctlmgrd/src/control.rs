@@ -34,6 +34,13 @@ pub(crate) enum Command {
     Weight(WeightChange, Reply<Status>),
 }
 
+impl Command {
+    /// Whether the answer speaks of the host as it is now.
+    pub fn is_about_now(&self) -> bool {
+        matches!(self, Command::Status(_) | Command::Why(..) | Command::Plan(_))
+    }
+}
+
 /// The way from the API to the loop.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {

@@ -8,6 +8,7 @@ use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
 
+use crate::calm::is_changed;
 use crate::daemon::{Daemon, Last};
 use crate::workers::{self, Report, Work};
 
@@ -31,6 +32,12 @@ impl<U: UnitProperties> Daemon<U> {
                 self.busy.sensing_since = None;
                 warn!(error, "the host could not be read");
                 self.sense_trouble = Some(error);
+            }
+            Report::Glanced(available) => {
+                let read = self.last.as_ref().map(|l| &l.host);
+                if read.is_none_or(|host| is_changed(host, available)) {
+                    self.hurry();
+                }
             }
             Report::Written(outcomes) => match self.busy.writing.take() {
                 Some(_) => self.learn(outcomes),

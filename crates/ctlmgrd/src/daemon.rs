@@ -1,14 +1,14 @@
 //! The loop: every source of events folded into one enum, handled by one owner of all state.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use ctlmgr_act::{Actuator, SystemdBus, UnitProperties};
 use ctlmgr_api::{Counters, Reverted};
 use ctlmgr_model::{Gap, HostSample, Knob, Millis, Mode, Plan, Settings, Undone};
 use ctlmgr_policy::State;
-use ctlmgr_sense::{Containers, Query, Sensor, Wake, Wakes, watch_containers};
+use ctlmgr_sense::{Containers, Sensor, Wake, Wakes, watch_containers};
 use ctlmgr_store::Journal;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,24 +16,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
+use crate::calm::Calm;
 use crate::control::{Command, Line};
 use crate::history::History;
 use crate::places::Places;
 use crate::recorder::Recorder;
 use crate::undo::{SharedJournal, give_back, revert, with_journal};
-use crate::workers::{self, Report};
+use crate::workers::Report;
 use crate::{api, notify};
-
-/// Pause between readings with contention there or near …
-const QUICK: Duration = Duration::from_secs(1);
-/// … and while all is calm: pressure, memory.events and dockerd wake the loop before.
-const CALM: Duration = Duration::from_secs(10);
-/// Two readings are at least this far apart, however often the kernel wakes us.
-const LEAST_PACE: Duration = Duration::from_millis(500);
-/// How long the first reading waits for what dockerd knows.
-const FIRST_WORD: Duration = Duration::from_secs(5);
-/// A reading that takes longer than this is a trouble worth a line in `status`.
-const SLOW_READING: Duration = Duration::from_secs(15);
 
 /// Why the loop moves.
 enum Event {
@@ -75,6 +65,9 @@ pub(crate) struct Daemon<U> {
     pub wakes: Wakes,
     pub reports: mpsc::Sender<Report>,
     pub busy: Busy,
+    pub calm: Calm,
+    /// Requests that wait for a fresh reading.
+    pub waiting: Vec<Command>,
     pub last: Option<Last>,
     pub history: History,
     pub recorder: Recorder,
@@ -159,6 +152,8 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         containers: containers.clone(),
         reports: report_sender,
         busy: Busy::default(),
+        calm: Calm::new(Instant::now()),
+        waiting: Vec::new(),
         last: None,
         history: History::default(),
         recorder: Recorder::default(),
@@ -216,7 +211,10 @@ impl Sources {
 impl<U: UnitProperties> Daemon<U> {
     async fn handle(&mut self, event: Event) {
         match event {
-            Event::Tick => self.sense(),
+            Event::Tick => {
+                self.sense();
+                self.answer_waiting().await;
+            }
             // Limits that are run into change memory.events all the time, and the pace is quick.
             Event::Wake(Wake::MemoryEvent) if self.is_near_contention() => {}
             Event::Wake(wake) => {
@@ -228,8 +226,11 @@ impl<U: UnitProperties> Daemon<U> {
                 notify::alive();
                 notify::status(&self.summary());
             }
-            Event::Report(report) => self.take(report),
-            Event::Command(command) => self.obey(command).await,
+            Event::Report(report) => {
+                self.take(report);
+                self.answer_waiting().await;
+            }
+            Event::Command(command) => self.hear(command).await,
             Event::Reload => self.reload().await,
             Event::Stop => {}
         }
@@ -239,49 +240,6 @@ impl<U: UnitProperties> Daemon<U> {
     pub(crate) fn now(&self) -> Millis {
         // From 1, because policy reads 0 as "before this process".
         Millis(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1))
-    }
-
-    /// Brings the next reading forward.
-    pub(crate) fn hurry(&mut self) {
-        self.next_tick = self.next_tick.min(Instant::now() + LEAST_PACE);
-    }
-
-    /// Under contention the next reading is no further away than the quick pace.
-    pub(crate) fn keep_pace(&mut self) {
-        self.next_tick = self.next_tick.min(Instant::now() + QUICK);
-    }
-
-    fn is_near_contention(&self) -> bool {
-        self.last.as_ref().is_some_and(|l| l.plan.account.is_near_contention())
-    }
-
-    fn sense(&mut self) {
-        let is_calm = self.settings.memory.mode == Mode::Off
-            || self.last.is_some() && !self.is_near_contention();
-        self.next_tick = Instant::now() + if is_calm { CALM } else { QUICK };
-        if let Some(since) = self.busy.sensing_since {
-            if since.elapsed() > SLOW_READING {
-                let text =
-                    format!("the last reading takes {} s already", since.elapsed().as_secs());
-                self.sense_trouble = Some(text);
-            }
-            return;
-        }
-        if self.settings.memory.mode == Mode::Off {
-            self.last = None;
-            return;
-        }
-        // Without names and labels everybody would look alike; dockerd gets a moment to tell.
-        if !self.containers.borrow().was_tried && self.started.elapsed() < FIRST_WORD {
-            self.next_tick = Instant::now() + LEAST_PACE;
-            return;
-        }
-        self.busy.sensing_since = Some(Instant::now());
-        let query = Query {
-            units: self.settings.units.clone(),
-            containers: self.containers.borrow().by_id.clone(),
-        };
-        workers::sense(&self.sensor, self.now(), query, self.reports.clone());
     }
 
     /// After a start: knobs of an earlier run are ours to continue with, or to put back.

@@ -61,6 +61,12 @@ impl History {
         }
     }
 
+    /// Whether something was done whose effect is still to be looked at.
+    pub(crate) fn awaits_effect(&self, now: Millis) -> bool {
+        let mut young = self.kept.iter().take_while(|k| now.since(k.at) < TOO_LATE);
+        young.any(|k| k.decision.outcome.is_some() && k.decision.after.is_none())
+    }
+
     /// Decisions about a cgroup and its ancestors, newest first: of each kind the last one and the
     /// last one whose effect is known, or reclaim would push out all others.
     pub(crate) fn concerning(&self, path: &CgroupPath, most: usize) -> Vec<Decision> {

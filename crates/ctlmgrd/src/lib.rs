@@ -5,6 +5,7 @@
 
 mod access;
 mod api;
+mod calm;
 mod control;
 mod cycle;
 mod daemon;
@@ -14,6 +15,7 @@ pub mod log;
 mod notify;
 mod obey;
 mod overrides;
+mod pace;
 mod places;
 mod recorder;
 mod undo;

@@ -21,6 +21,8 @@ use crate::undo::{SharedJournal, give_back, with_journal};
 pub(crate) enum Report {
     /// A reading, or why there is none.
     Sensed(Result<Box<Snapshot>, String>),
+    /// How much memory is available, if that could be seen.
+    Glanced(Option<Bytes>),
     /// Knobs were written.
     Written(Vec<(Step, Outcome)>),
     /// Memory was reclaimed.
@@ -36,6 +38,15 @@ pub(crate) fn sense(sensor: &Arc<Sensor>, at: Millis, query: Query, done: Sender
         let result = sensor.snapshot(at, &query).map(Box::new).map_err(|e| chain(&e));
         // The loop is gone only when the process is about to end.
         let _ = done.blocking_send(Report::Sensed(result));
+    });
+}
+
+/// Looks at the host as a whole only.
+pub(crate) fn glance(sensor: &Arc<Sensor>, done: Sender<Report>) {
+    let sensor = sensor.clone();
+    tokio::task::spawn_blocking(move || {
+        let available = sensor.available().ok();
+        let _ = done.blocking_send(Report::Glanced(available));
     });
 }
 

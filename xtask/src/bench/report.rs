@@ -149,9 +149,9 @@ impl Results<'_> {
         let step = self.scene.pressure.label();
         writeln!(
             out,
-            "| policy | run | {step} | of | resident | pace | p50 µs | p99 µs | refaults | outside MiB |"
+            "| policy | run | {step} | of | resident | pace | p50 µs | p99 µs | refaults | outside MiB | host stalls, some / full % | swapped in / out in the step, MiB |"
         )?;
-        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
+        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
         for (name, pair, runs) in self.compared() {
             for (n, run) in runs.into_iter().enumerate() {
                 let line = |s| self.line(&mut out, &format!("{name} | {}", n + 1), (pair, run), s);
@@ -173,9 +173,12 @@ impl Results<'_> {
     ) -> Result<()> {
         let [a, b] = felt(pair, run, step);
         let outside = mean(select(&run.record, "pressure", step), "resident_mib");
+        let host = |step: usize, field: &str| mean(select(&run.record, "host", step), field);
+        // Pages of 4 KiB.
+        let swapped = |field: &str| (host(step, field) - host(step - 1, field)) / 256.0;
         writeln!(
             out,
-            "| {start} | {} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} |",
+            "| {start} | {} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} | {:.1} / {:.1} | {:.0} / {:.0} |",
             self.scene.pressure.steps()[step - 1],
             names(pair),
             a.resident,
@@ -187,7 +190,11 @@ impl Results<'_> {
             a.p99_us,
             b.p99_us,
             a.refaults,
-            b.refaults
+            b.refaults,
+            host(step, "some_pct"),
+            host(step, "full_pct"),
+            swapped("swapped_in"),
+            swapped("swapped_out")
         )?;
         Ok(())
     }
