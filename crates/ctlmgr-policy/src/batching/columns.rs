@@ -26,7 +26,7 @@ const MOST_KINDS: usize = 40;
 const NODES_IN_ALL: u64 = 40_000_000;
 const NODES_UNTIMED: u64 = 4_000_000;
 const NODES: u64 = 4_000_000;
-const NODES_AT_FIRST: u64 = 20_000;
+const NODES_AT_FIRST: u64 = 3_000;
 /// Most patterns that are chosen among in whole numbers, with and without a clock.
 const MOST_PATTERNS: usize = 3000;
 const MOST_PATTERNS_UNTIMED: usize = 300;
@@ -47,7 +47,7 @@ pub(crate) struct Bounded {
 /// Improves a plan and bounds the problem; `None` if it has too many kinds.
 pub(crate) fn bounded(
     problem: &Problem,
-    plan: Vec<Pattern>,
+    (plan, pool): (Vec<Pattern>, &BTreeSet<Pattern>),
     bound: i64,
     work: &Work<'_>,
 ) -> Option<Bounded> {
@@ -57,6 +57,9 @@ pub(crate) fn bounded(
     let kept = work.left().map_or(Millis(0), |left| Millis(left.0 / KEPT));
     let is_over = || work.left().is_some_and(|left| left <= kept);
     let mut generation = Generation::new(problem, plan, (work, &is_over));
+    for batch in pool {
+        generation.add(batch.clone());
+    }
     generation.open(bound);
     Some(generation.close())
 }

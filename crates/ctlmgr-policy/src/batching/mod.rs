@@ -132,7 +132,7 @@ fn improve_and_bound(problem: &Problem, work: &mut Work<'_>) -> Batches {
     let mut search = search::Search::new(problem);
     let first = search.rounds_for_all_starts().min(FIRST_ROUNDS).min(work.rounds);
     search.run(bound, &mut Work::new(first, work.left));
-    let bounded = columns::bounded(problem, search.best(), bound, work);
+    let bounded = columns::bounded(problem, (search.best(), search.pool()), bound, work);
     let (bound, solver) = match bounded {
         Some(bounded) => {
             search.offer(&bounded.plan);
@@ -237,8 +237,8 @@ mod tests {
         fn column_generation_bounds_what_it_cannot_solve(problem in problems()) {
             let best = plan(&problem, &mut Work::new(0, &|| None)).cost;
             let start = searched(&problem, 0);
-            let work = Work::new(0, &|| None);
-            let found = columns::bounded(&problem, start.batches, bound::company(&problem), &work);
+            let (work, pool) = (Work::new(0, &|| None), std::collections::BTreeSet::new());
+            let found = columns::bounded(&problem, (start.batches, &pool), bound::company(&problem), &work);
             let found = found.expect("few kinds");
             let cost: i64 = found.plan.iter().map(|b| problem.cost(b)).sum();
             prop_assert!(problem.is_plan(&found.plan));

@@ -6,6 +6,8 @@
 //! helps, and keep the result if it is no dearer. Deterministic: the only randomness is a fixed
 //! sequence.
 
+use std::collections::BTreeSet;
+
 use super::Work;
 use super::anneal::{Annealing, PLATEAUS};
 use super::greedy::{FEW, around, start, starts};
@@ -19,6 +21,8 @@ pub(crate) struct Search<'a> {
     seating: Seating<'a>,
     random: Sequence,
     best: (i64, Vec<Pattern>),
+    /// Batches of plans that were good for their time.
+    pool: BTreeSet<Pattern>,
     /// Least cost since the last start, and rounds since it fell.
     record: i64,
     stale: u64,
@@ -31,6 +35,8 @@ pub(crate) struct Search<'a> {
     ranking: Vec<(i64, u32)>,
 }
 
+/// Most batches that are kept for others.
+const MOST_POOLED: usize = 1000;
 /// Rounds of local search before many containers are annealed.
 const FIRST_ROUNDS: u64 = 300;
 /// Sweeps on each plateau of the first turn of annealing.
@@ -51,6 +57,7 @@ impl<'a> Search<'a> {
             seating,
             random,
             best,
+            pool: BTreeSet::new(),
             record,
             stale: 0,
             starts,
@@ -64,6 +71,11 @@ impl<'a> Search<'a> {
     /// The best plan so far.
     pub(crate) fn best(&self) -> Vec<Pattern> {
         self.best.1.clone()
+    }
+
+    /// Batches of good plans, for whoever puts plans together.
+    pub(crate) fn pool(&self) -> &BTreeSet<Pattern> {
+        &self.pool
     }
 
     /// Goes on from a plan that was found elsewhere, if it is better.
@@ -158,6 +170,9 @@ impl<'a> Search<'a> {
         }
         if self.seating.cost < self.record {
             (self.record, self.stale) = (self.seating.cost, 0);
+            if self.pool.len() < MOST_POOLED {
+                self.pool.extend(self.seating.batches());
+            }
         }
         self.note();
     }
