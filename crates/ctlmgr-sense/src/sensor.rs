@@ -31,6 +31,15 @@ pub struct Query {
     pub containers: BTreeMap<String, ContainerFacts>,
 }
 
+/// What can be seen of a host at a glance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glance {
+    /// Memory available (`MemAvailable`).
+    pub available: Bytes,
+    /// Cgroups of containers and units.
+    pub groups: Vec<CgroupPath>,
+}
+
 impl Sensor {
     /// A sensor for `host`.
     ///
@@ -46,12 +55,13 @@ impl Sensor {
         &self.cgroups
     }
 
-    /// Memory available on the host (`MemAvailable`): a small part of a reading.
+    /// A small part of a reading: no file of any workload is opened.
     ///
     /// # Errors
-    /// No usable `/proc/meminfo`.
-    pub fn available(&self) -> Result<Bytes> {
-        read_available(&self.host)
+    /// No usable `/proc/meminfo`, or the hierarchy cannot be listed.
+    pub fn glance(&self, units: &[Pattern]) -> Result<Glance> {
+        let groups = walk(&self.cgroups, units)?.into_iter().map(|(path, _)| path).collect();
+        Ok(Glance { available: read_available(&self.host)?, groups })
     }
 
     /// Reads everything once. Blocks for as long as the kernel takes.

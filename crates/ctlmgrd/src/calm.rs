@@ -1,12 +1,13 @@
 //! While all is calm: how seldom the host is read, and what makes the next reading due.
 //!
-//! A reading opens a dozen files of every container. While nothing happens a glance at one file, how
-//! much memory is available, does in its place: pressure, memory.events, dockerd and requests wake
-//! the loop anyway.
+//! A reading opens a dozen files of every container. While nothing happens a glance does in its place:
+//! how much memory is available, and which containers and units there are. Pressure, memory.events,
+//! dockerd and requests wake the loop anyway.
 
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{Bytes, HostSample};
+use ctlmgr_model::{Bytes, CgroupPath, HostSample};
+use ctlmgr_sense::Glance;
 
 /// After this time the host is read whatever a glance says.
 const AT_LEAST: Duration = Duration::from_secs(60);
@@ -21,12 +22,14 @@ pub(crate) struct Calm {
     read_at: Instant,
     asked_at: Option<Instant>,
     is_due: bool,
+    /// Who was there at the last glance.
+    groups: Option<Vec<CgroupPath>>,
 }
 
 impl Calm {
     /// Nothing was read yet.
     pub fn new(now: Instant) -> Calm {
-        Calm { read_at: now, asked_at: None, is_due: true }
+        Calm { read_at: now, asked_at: None, is_due: true, groups: None }
     }
 
     /// Something happened.
@@ -54,12 +57,16 @@ impl Calm {
         let is_asked = self.asked_at.is_some_and(|at| now.duration_since(at) < INTEREST);
         !self.is_due && !is_asked && self.age(now) < AT_LEAST
     }
-}
 
-/// Whether a glance differs from what was read. What could not be seen has to be read.
-pub(crate) fn is_changed(read: &HostSample, available: Option<Bytes>) -> bool {
-    let noteworthy = Bytes(read.mem_total.0 / NOTEWORTHY);
-    available.is_none_or(|now| now.abs_diff(read.mem_available) > noteworthy)
+    /// Whether a glance differs from what was read and seen before. What could not be seen has to be
+    /// read.
+    pub fn is_changed(&mut self, read: Option<&HostSample>, glance: Option<Glance>) -> bool {
+        let (Some(read), Some(glance)) = (read, glance) else { return true };
+        let noteworthy = Bytes(read.mem_total.0 / NOTEWORTHY);
+        let is_moved = glance.available.abs_diff(read.mem_available) > noteworthy;
+        let before = self.groups.replace(glance.groups);
+        is_moved || before.is_some_and(|before| Some(&before) != self.groups.as_ref())
+    }
 }
 
 #[cfg(test)]
@@ -81,5 +88,32 @@ mod tests {
         calm.note_request(after(12));
         assert!(!calm.may_glance(after(20)));
         assert!(calm.may_glance(after(50)));
+    }
+
+    #[test]
+    fn a_glance_sees_memory_that_moved_and_who_came_and_went() {
+        let mut calm = Calm::new(Instant::now());
+        let read = HostSample {
+            mem_total: Bytes::mib(6400),
+            mem_free: Bytes::mib(3000),
+            watermark: Bytes::ZERO,
+            mem_available: Bytes::mib(3000),
+            reclaimable_cache: Bytes::ZERO,
+            swap_total: Bytes::ZERO,
+            swap_free: Bytes::ZERO,
+            pressure: None,
+            lru: None,
+            lru_gen: None,
+        };
+        let glance = |mib, names: &[&str]| {
+            let groups = names.iter().map(|n| CgroupPath::new(n)).collect();
+            Some(Glance { available: Bytes::mib(mib), groups })
+        };
+        assert!(!calm.is_changed(Some(&read), glance(2950, &["a"])));
+        assert!(calm.is_changed(Some(&read), glance(2890, &["a"])), "memory moved");
+        assert!(calm.is_changed(Some(&read), glance(3000, &["a", "b"])), "one came");
+        assert!(!calm.is_changed(Some(&read), glance(3000, &["a", "b"])));
+        assert!(calm.is_changed(Some(&read), glance(3000, &["b"])), "one went");
+        assert!(calm.is_changed(Some(&read), None) && calm.is_changed(None, None));
     }
 }

@@ -8,7 +8,6 @@ use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
 
-use crate::calm::is_changed;
 use crate::daemon::{Daemon, Last};
 use crate::workers::{self, Report, Work};
 
@@ -33,9 +32,9 @@ impl<U: UnitProperties> Daemon<U> {
                 warn!(error, "the host could not be read");
                 self.sense_trouble = Some(error);
             }
-            Report::Glanced(available) => {
+            Report::Glanced(glance) => {
                 let read = self.last.as_ref().map(|l| &l.host);
-                if read.is_none_or(|host| is_changed(host, available)) {
+                if self.calm.is_changed(read, glance) {
                     self.hurry();
                 }
             }

@@ -87,7 +87,11 @@ impl<U: UnitProperties> Daemon<U> {
         }
         let now = Instant::now();
         if is_calm && self.calm.may_glance(now) && !self.history.awaits_effect(self.now()) {
-            return workers::glance(&self.sensor, self.reports.clone());
+            return workers::glance(
+                &self.sensor,
+                self.settings.units.clone(),
+                self.reports.clone(),
+            );
         }
         self.calm.note_reading(now);
         self.busy.sensing_since = Some(now);

@@ -11,7 +11,8 @@ use ctlmgr_host::chain;
 use ctlmgr_model::{
     Action, Bytes, CgroupId, CgroupPath, Knob, Millis, Outcome, Saved, Snapshot, Step, Undone,
 };
-use ctlmgr_sense::{Query, Sensor};
+use ctlmgr_sense::{Glance, Query, Sensor};
+use glob::Pattern;
 use tokio::sync::mpsc::Sender;
 
 use crate::undo::{SharedJournal, give_back, with_journal};
@@ -21,8 +22,8 @@ use crate::undo::{SharedJournal, give_back, with_journal};
 pub(crate) enum Report {
     /// A reading, or why there is none.
     Sensed(Result<Box<Snapshot>, String>),
-    /// How much memory is available, if that could be seen.
-    Glanced(Option<Bytes>),
+    /// What could be seen at a glance, if anything.
+    Glanced(Option<Glance>),
     /// Knobs were written.
     Written(Vec<(Step, Outcome)>),
     /// Memory was reclaimed.
@@ -42,11 +43,11 @@ pub(crate) fn sense(sensor: &Arc<Sensor>, at: Millis, query: Query, done: Sender
 }
 
 /// Looks at the host as a whole only.
-pub(crate) fn glance(sensor: &Arc<Sensor>, done: Sender<Report>) {
+pub(crate) fn glance(sensor: &Arc<Sensor>, units: Vec<Pattern>, done: Sender<Report>) {
     let sensor = sensor.clone();
     tokio::task::spawn_blocking(move || {
-        let available = sensor.available().ok();
-        let _ = done.blocking_send(Report::Glanced(available));
+        let glance = sensor.glance(&units).ok();
+        let _ = done.blocking_send(Report::Glanced(glance));
     });
 }
 
