@@ -3,7 +3,8 @@
 //! The kernel reclaims down to a new memory.high within the write (mm/memcontrol.c,
 //! `memory_high_write`), and on a slice it spares what the children's memory.low protects, as
 //! memory.reclaim does. Unlike that, whoever allocates meanwhile is slowed down; so the limit
-//! stands for one chunk only, and the value from before is written again whatever happened.
+//! stands for one chunk only, and the value from before is written again, unless another writer was
+//! there meanwhile.
 
 use ctlmgr_host::{CgroupDir, HostError};
 use ctlmgr_model::{Bytes, Knob, Saved};

@@ -22,8 +22,8 @@
 //!
 //! # Properties
 //! Every result is a plan: complete, within every capacity, in order. bound ≤ cost, and equal where
-//! `is_proven`. The same problem and the same work give the same plan. More work never gives a dearer
-//! one.
+//! `is_proven`. The same problem and the same work give the same plan, unless time runs out. More
+//! rounds of the search alone never give a dearer one.
 
 mod anneal;
 mod bound;
