@@ -137,7 +137,8 @@ act | act-*)
 	ctlmgr mode act >/dev/null
 	;;
 esac
-sleep 5
+# A redis differs from second to second; all its paces hang on what it does now.
+sleep 15
 refaults() { awk '/^workingset_refault/ { n += $2 } END { print n }' "$1/memory.stat"; }
 # What a redis did in the last seconds, beside what it did before the pressure.
 emit_redis() {
@@ -175,7 +176,7 @@ emit_host() {
 		END { printf "@{\"step\":%d,\"name\":\"host\",\"some_pct\":%s,\"full_pct\":%s,\"swapped_in\":%d,\"swapped_out\":%d}\n",
 			step, pct["some"], pct["full"], pages["pswpin"], pages["pswpout"] }' /proc/pressure/memory /proc/vmstat
 }
-seconds=5
+seconds=12
 step=0
 each emit
 emit_host

@@ -91,6 +91,20 @@ impl Client {
         self.exchange(method, path, serde_json::to_vec(body)?).await
     }
 
+    /// Asks for leave to start, and waits for the answer no longer than this.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a daemon that hangs is one.
+    pub async fn ask_start(
+        &self,
+        request: &crate::StartRequest,
+        patience: Duration,
+    ) -> Result<crate::StartAnswer, ClientError> {
+        let ask = self.send(Method::POST, "/v1/starts", request);
+        let late = |_| ClientError::Exchange(format!("no answer in {} ms", patience.as_millis()));
+        tokio::time::timeout(patience, ask).await.map_err(late)?
+    }
+
     async fn exchange<T: DeserializeOwned>(
         &self,
         method: Method,

@@ -4,11 +4,16 @@
 //! and members of `ctlmgr-admin` may change. Only these types are serialised towards others.
 
 mod client;
+mod starts;
 
 use ctlmgr_model::{Bytes, Gap, Mode, Outcome, Percent, Plan, Step, Undone, Verdict};
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
+pub use starts::{
+    Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
+    StartRequest, Starting, Waiting,
+};
 
 /// Default place of the socket.
 pub const SOCKET: &str = "/run/ctlmgr/api.sock";
@@ -20,6 +25,8 @@ pub struct Status {
     pub version: String,
     /// What the memory job may do.
     pub memory_mode: Mode,
+    /// What the starts job may do.
+    pub starts_mode: Mode,
     /// Seconds since the daemon started.
     pub uptime_secs: u64,
     /// Version of dockerd, while it answers.
@@ -116,8 +123,21 @@ pub struct Reverted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModeChange {
-    /// New mode of the memory job, until reboot; absent gives it back to the configuration.
-    pub memory: Option<Mode>,
+    /// Which job.
+    pub job: Job,
+    /// Its new mode, until reboot; absent gives it back to the configuration.
+    pub mode: Option<Mode>,
+}
+
+/// What ctlmgr does, each with a mode of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Job {
+    /// Who keeps how much memory.
+    #[default]
+    Memory,
+    /// Who may start when.
+    Starts,
 }
 
 /// Body of `PUT /v1/weight`.

@@ -84,10 +84,34 @@ impl Field<'_> {
     }
 
     pub fn seconds(&self) -> Read<u64> {
-        match self.integer("seconds, 1–86400")? {
-            n @ 1..=86_400 => Ok(n.unsigned_abs()),
-            n => Err(self.fault(format!("{n} is outside 1–86400 seconds"))),
+        self.seconds_within(1, 86_400)
+    }
+
+    pub fn seconds_within(&self, least: u64, most: u64) -> Read<u64> {
+        self.whole_within("seconds", least, most)
+    }
+
+    pub fn whole_within(&self, what: &str, least: u64, most: u64) -> Read<u64> {
+        let number = self.integer(&format!("{what}, {least}–{most}"))?;
+        match u64::try_from(number) {
+            Ok(n) if (least..=most).contains(&n) => Ok(n),
+            _ => Err(self.fault(format!("{number} is outside {least}–{most} {what}"))),
         }
+    }
+
+    /// A number of at least zero with at most two digits behind the point, in hundredths.
+    pub fn hundredths(&self, most: u32) -> Read<u32> {
+        let text = match self.value.get_ref() {
+            DeValue::Integer(n) => n.as_str(),
+            DeValue::Float(n) => n.as_str(),
+            _ => return Err(self.expected(&format!("a number, 0–{most}"))),
+        };
+        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let digits = format!("{}{part:0<2}", whole.trim_start_matches('+'));
+        let number = digits.parse::<u32>().ok().filter(|n| part.len() <= 2 && *n <= most * 100);
+        number.ok_or_else(|| {
+            self.fault(format!("{text} is no number within 0–{most} with two decimals at most"))
+        })
     }
 
     pub fn bytes(&self) -> Read<Bytes> {

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ctlmgr_model::{Bytes, ClassName, Controller, Millis, OnOverride, Origin, PageAging, Settings};
+use ctlmgr_model::{
+    Bytes, ClassName, Controller, Millis, OnOverride, Origin, PageAging, Settings, StartSettings,
+};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -48,12 +50,15 @@ impl Merged {
             let table: &str = name.get_ref();
             let result = match (table, value.get_ref()) {
                 ("rule", DeValue::Array(items)) => self.take_rules(source, items),
-                ("memory" | "classes" | "containers" | "units", DeValue::Table(inner)) => {
+                (
+                    "memory" | "starts" | "classes" | "containers" | "units",
+                    DeValue::Table(inner),
+                ) => {
                     self.take_keys(source, table, inner);
                     Ok(())
                 }
                 ("rule", other) => Err(format!("expected [[rule]], found {}", kind(other))),
-                ("memory" | "classes" | "containers" | "units", other) => {
+                ("memory" | "starts" | "classes" | "containers" | "units", other) => {
                     Err(format!("expected a table, found {}", kind(other)))
                 }
                 _ => Err(format!(
@@ -70,7 +75,8 @@ impl Merged {
     fn take_keys(&mut self, source: &Source<'_>, table: &str, inner: &DeTable<'_>) {
         for (name, value) in inner {
             let key = format!("{table}.{}", name.get_ref());
-            if let (true, DeValue::Table(deeper)) = (key == "memory.bystanders", value.get_ref()) {
+            let is_table = matches!(key.as_str(), "memory.bystanders" | "starts.class_wait_secs");
+            if let (true, DeValue::Table(deeper)) = (is_table, value.get_ref()) {
                 self.take_keys(source, &key, deeper);
                 continue;
             }
@@ -90,10 +96,24 @@ impl Merged {
         let key = match field.key {
             "memory.freeze" => "memory.freeze",
             "memory.kill" => "memory.kill",
-            _ => return set(&mut self.settings, field),
+            key => return self.set_plain(key, field),
         };
         self.named.insert(key, field.classes()?);
         Ok(())
+    }
+
+    fn set_plain(&mut self, key: &str, field: &Field<'_>) -> Result<(), Fault> {
+        if let Some(class) = key.strip_prefix("starts.class_wait_secs.") {
+            let named = self.named.entry("starts.class_wait_secs").or_default();
+            named.push((class.to_owned(), field.origin()));
+            let wait = Millis(field.seconds_within(0, 50)? * 1000);
+            self.settings.starts.class_waits.insert(class.to_owned(), wait);
+            return Ok(());
+        }
+        match key.starts_with("starts.") {
+            true => set_starts(&mut self.settings.starts, field),
+            false => set(&mut self.settings, field),
+        }
     }
 
     fn take_rules(
@@ -137,6 +157,24 @@ pub(crate) fn unknown(table: &str, name: &str) -> String {
         Some(near) => format!("unknown key; did you mean `{near}`?"),
         None => "unknown key".to_owned(),
     }
+}
+
+fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault> {
+    let millis = |secs: u64| Millis(secs * 1000);
+    match field.key {
+        "starts.mode" => starts.mode = field.mode()?,
+        "starts.max_together" => {
+            let most = field.whole_within("containers", 1, 10_000)?;
+            starts.max_together = u32::try_from(most).unwrap_or(u32::MAX);
+        }
+        "starts.most_penalty" => starts.most_penalty = field.hundredths(100)?,
+        "starts.max_wait_secs" => starts.max_wait = millis(field.seconds_within(1, 50)?),
+        "starts.settle_secs" => starts.settle = millis(field.seconds_within(1, 600)?),
+        "starts.settle_at_most_secs" => starts.settle_at_most = millis(field.seconds()?),
+        "starts.io_full" => starts.io_full = field.percent()?,
+        _ => starts.memory_full = field.percent()?,
+    }
+    Ok(())
 }
 
 fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Pressure};
+use crate::{Bytes, Io, Pressure};
 
 /// The inode of a cgroup directory. Paths are used again by later cgroups, ids are not while the
 /// directory lives, so a step is only carried out when both still match.
@@ -175,12 +175,9 @@ pub struct MemorySample {
 /// What a cgroup did since it was made, and how it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activity {
-    /// CPU time used, in microseconds (`usage_usec` of `cpu.stat`).
-    pub cpu_usec: u64,
-    /// Read from block devices, all together (`rbytes` of `io.stat`).
-    pub read: Bytes,
-    /// Written to block devices, all together (`wbytes` of `io.stat`).
-    pub written: Bytes,
+    /// `usage_usec` of `cpu.stat` and, over all devices, `io.stat`.
+    #[serde(flatten)]
+    pub io: Io,
     /// Whether a process lives here or below (`populated` of `cgroup.events`).
     pub is_populated: bool,
     /// Whether its processes are stopped by the freezer, as `docker pause` does (`frozen`).
@@ -201,6 +198,32 @@ pub struct Group {
     pub memory: MemorySample,
     /// What it does.
     pub activity: Activity,
+}
+
+impl Group {
+    /// A cgroup that is not there: id 0, which no cgroup has, and nothing in it.
+    pub(crate) fn absent() -> Group {
+        let memory = MemorySample {
+            current: Bytes::ZERO,
+            swap: Bytes::ZERO,
+            min: Bytes::ZERO,
+            low: Bytes::ZERO,
+            high: Limit::Max,
+            max: Limit::Max,
+            anon: Bytes::ZERO,
+            active_file: Bytes::ZERO,
+            inactive_file: Bytes::ZERO,
+            shmem: Bytes::ZERO,
+            kernel: Bytes::ZERO,
+            swapcached: Bytes::ZERO,
+            refault_anon: 0,
+            refault_file: 0,
+            events: MemoryEvents::default(),
+            pressure: None,
+        };
+        let activity = Activity::default();
+        Group { path: CgroupPath::new(""), id: CgroupId(0), memory, activity }
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod quantity;
 mod selector;
 mod settings;
 mod snapshot;
+mod start;
 mod workload;
 
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
@@ -26,4 +27,5 @@ pub use settings::{
     PageAging, Rule, RuleEffect, Settings,
 };
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
+pub use start::{Character, CharacterError, Io, Profile, StartSettings};
 pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

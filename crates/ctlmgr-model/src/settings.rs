@@ -6,7 +6,7 @@ use std::fmt;
 use glob::Pattern;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Millis, Percent, Selector, Weight};
+use crate::{Bytes, Millis, Percent, Selector, StartSettings, Weight};
 
 /// What a job may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -206,6 +206,9 @@ pub struct Rule {
 pub struct Settings {
     /// The memory job.
     pub memory: MemorySettings,
+    /// The starts job.
+    #[serde(default)]
+    pub starts: StartSettings,
     /// Weight of each class, built-in ones included.
     pub classes: BTreeMap<ClassName, Weight>,
     /// Rules, least precise first: a later one wins.
@@ -259,6 +262,7 @@ impl Default for Settings {
         let names = ["critical", "high", "normal", "low", "idle"];
         Settings {
             memory: MemorySettings::default(),
+            starts: StartSettings::default(),
             classes: names
                 .into_iter()
                 .filter_map(|name| Some((name.to_owned(), Weight::of_class(name)?)))

@@ -54,6 +54,9 @@ pub struct HostSample {
     pub swap_free: Bytes,
     /// `/proc/pressure/memory`; absent where PSI is off.
     pub pressure: Option<Pressure>,
+    /// `/proc/pressure/io`; absent where PSI is off.
+    #[serde(default)]
+    pub io_pressure: Option<Pressure>,
     /// Page-aging algorithm; absent where it cannot be told.
     pub lru: Option<LruFlavour>,
     /// Which parts of MGLRU are on, as the kernel writes it; absent where the kernel has none.

@@ -27,6 +27,9 @@ pub struct ContainerFacts {
     pub name: Option<String>,
     /// Image reference.
     pub image: Option<String>,
+    /// What runs in it: entry point and arguments, as far as dockerd told.
+    #[serde(default)]
+    pub command: Option<String>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
     /// `--memory-reservation`, a promise made by the user.
@@ -37,6 +40,9 @@ pub struct ContainerFacts {
     /// Whether a signal was sent to it since it started; it may be about to end.
     #[serde(default)]
     pub was_signalled: bool,
+    /// Whether its health check says that it is well.
+    #[serde(default)]
+    pub is_healthy: bool,
 }
 
 /// Where a workload comes from.
@@ -61,6 +67,13 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// A container that does not run yet, so that no cgroup is there.
+    pub fn unstarted(facts: ContainerFacts) -> Workload {
+        let short = || facts.id.chars().take(12).collect();
+        let name = WorkloadName(facts.name.clone().unwrap_or_else(short));
+        Workload { name, source: Source::Container(facts), group: Group::absent() }
+    }
+
     /// A label of the container, if it is one and has it.
     pub fn label(&self, key: &str) -> Option<&str> {
         match &self.source {

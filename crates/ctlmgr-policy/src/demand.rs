@@ -91,9 +91,9 @@ fn per_sec(before: u64, now: u64, passed: Millis) -> u64 {
 /// What a cgroup did per second between two samples; nothing is known at first sight.
 fn doing(before: &Activity, now: &Activity, passed: Millis) -> Doing {
     Doing {
-        cpu_usec_per_sec: per_sec(before.cpu_usec, now.cpu_usec, passed),
-        read_per_sec: Bytes(per_sec(before.read.0, now.read.0, passed)),
-        written_per_sec: Bytes(per_sec(before.written.0, now.written.0, passed)),
+        cpu_usec_per_sec: per_sec(before.io.cpu_usec, now.io.cpu_usec, passed),
+        read_per_sec: Bytes(per_sec(before.io.read.0, now.io.read.0, passed)),
+        written_per_sec: Bytes(per_sec(before.io.written.0, now.io.written.0, passed)),
         is_frozen: now.is_frozen,
     }
 }

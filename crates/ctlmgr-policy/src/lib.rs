@@ -13,6 +13,7 @@ mod demand;
 mod entitlement;
 mod feedback;
 mod freeze;
+pub mod gate;
 mod kill;
 mod ladder;
 mod memory;

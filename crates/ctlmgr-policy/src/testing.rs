@@ -65,6 +65,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
             swap_free: total,
             pressure: None,
             lru: Some(LruFlavour::Mglru),
+            io_pressure: None,
             lru_gen: Some(7),
         },
         ancestors: vec![group("a.slice", 1, held)],

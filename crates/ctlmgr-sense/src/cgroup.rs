@@ -1,7 +1,7 @@
 //! Files of the memory controller, as text to values (kernel: admin-guide/cgroup-v2.rst).
 
 use ctlmgr_host::{CgroupDir, HostError, Result};
-use ctlmgr_model::{Activity, Bytes, Group, Knob, Limit, MemoryEvents, MemorySample};
+use ctlmgr_model::{Activity, Bytes, Group, Io, Knob, Limit, MemoryEvents, MemorySample};
 
 use crate::machine::parse_pressure;
 
@@ -61,24 +61,26 @@ pub fn parse_cpu(text: &str) -> Option<u64> {
     usage
 }
 
-/// Bytes read and written over all devices, from `io.stat`: lines of `major:minor key=number …`.
+/// What was read and written over all devices, from `io.stat`: lines of `major:minor key=number …`.
 /// A device that did nothing yet may stand there without keys.
-pub fn parse_io(text: &str) -> Option<(Bytes, Bytes)> {
-    let (mut read, mut written) = (Bytes::ZERO, Bytes::ZERO);
+pub fn parse_io(text: &str) -> Option<Io> {
+    let mut io = Io::default();
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
         words.next()?.split_once(':')?;
         for word in words {
             let (key, number) = word.split_once('=')?;
             match key {
-                "rbytes" => read = read + parse_bytes(number)?,
-                "wbytes" => written = written + parse_bytes(number)?,
+                "rbytes" => io.read = io.read + parse_bytes(number)?,
+                "wbytes" => io.written = io.written + parse_bytes(number)?,
+                "rios" => io.reads = io.reads.saturating_add(number.parse().ok()?),
+                "wios" => io.writes = io.writes.saturating_add(number.parse().ok()?),
                 // Others may hold words, as the cost model's do.
                 _ => {}
             }
         }
     }
-    Some((read, written))
+    Some(io)
 }
 
 /// `populated` and `frozen` of `cgroup.events`.
@@ -163,13 +165,12 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
 
 /// What a cgroup does. A controller that is not enabled here counts nothing; and what is only
 /// shown must not make a gap of a cgroup whose memory is known.
-fn read_activity(dir: &CgroupDir) -> Activity {
+pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
     let io = read(dir, "io.stat", parse_io).ok().flatten();
     let state = read(dir, "cgroup.events", parse_state).ok().flatten();
+    let cpu_usec = read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default();
     Activity {
-        cpu_usec: read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default(),
-        read: io.unwrap_or_default().0,
-        written: io.unwrap_or_default().1,
+        io: Io { cpu_usec, ..io.unwrap_or_default() },
         is_populated: state.unwrap_or_default().0,
         is_frozen: state.unwrap_or_default().1,
         is_to_freeze: read(dir, "cgroup.freeze", parse_bytes).ok().flatten() == Some(Knob::STILL),
@@ -218,7 +219,7 @@ mod tests {
 
     knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => 42, "user_usec 40\n");
     knob!(io_stat, parse_io, "8:0 rbytes=10 wbytes=2 rios=1 cost.ctrl=auto\n254:0 rbytes=5\n7:0\n"
-        => (Bytes(15), Bytes(2)), "8:0 rbytes\n");
+        => Io { read: Bytes(15), written: Bytes(2), reads: 1, ..Io::default() }, "8:0 rbytes\n");
     knob!(cgroup_events, parse_state, "populated 1\nfrozen 0\n" => (true, false), "populated");
 
     proptest! {

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{ContainerInspectResponse, EventMessage};
+use bollard::models::{
+    ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, EventMessage,
+    HealthStatusEnum,
+};
 use bollard::query_parameters::{EventsOptions, ListContainersOptions};
 use ctlmgr_model::{Bytes, ContainerFacts};
 use futures_util::StreamExt;
@@ -21,6 +24,8 @@ use tracing::{debug, info};
 pub struct Containers {
     /// By full id; kept while dockerd is away.
     pub by_id: BTreeMap<String, ContainerFacts>,
+    /// How often each was seen to start, by full id.
+    pub starts: BTreeMap<String, u32>,
     /// Version of dockerd while it answers.
     pub version: Option<String>,
     /// Whether dockerd was asked at least once, with whatever success.
@@ -82,7 +87,9 @@ async fn follow(
         ..EventsOptions::default()
     }));
     let by_id = list(&docker).await?;
-    publish.send_replace(Containers { by_id, version: Some(version), was_tried: true });
+    publish.send_modify(|c| {
+        (c.by_id, c.version, c.was_tried) = (by_id, Some(version), true);
+    });
     *pause = BACK_OFF.0;
     while let Some(event) = events.next().await {
         handle(&docker, publish, event?).await?;
@@ -92,10 +99,16 @@ async fn follow(
 
 async fn list(docker: &Docker) -> Result<BTreeMap<String, ContainerFacts>, Error> {
     let mut by_id = BTreeMap::new();
-    for summary in docker.list_containers(None::<ListContainersOptions>).await? {
-        if let Some(facts) = inspect(docker, &summary.id.unwrap_or_default()).await? {
-            by_id.insert(facts.id.clone(), facts);
-        }
+    let options = ListContainersOptions { all: true, ..ListContainersOptions::default() };
+    for summary in docker.list_containers(Some(options)).await? {
+        let known = match summary.state {
+            // What it is called and what it is made of is all that matters of one that rests.
+            Some(ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::CREATED) => {
+                Some(facts_of_resting(summary))
+            }
+            _ => inspect(docker, &summary.id.unwrap_or_default()).await?,
+        };
+        by_id.extend(known.map(|facts| (facts.id.clone(), facts)));
     }
     Ok(by_id)
 }
@@ -107,21 +120,31 @@ async fn handle(
 ) -> Result<(), Error> {
     let id = event.actor.and_then(|a| a.id).unwrap_or_default();
     match event.action.as_deref() {
-        Some(action @ ("start" | "update" | "rename" | "pause" | "unpause")) => {
+        Some(action @ ("create" | "start" | "update" | "rename" | "pause" | "unpause")) => {
             if let Some(mut facts) = inspect(docker, &id).await? {
-                let is_running_on = action != "start";
+                let is_running_on = !matches!(action, "create" | "start");
                 publish.send_modify(|c| {
                     let before = c.by_id.get(&facts.id).filter(|_| is_running_on);
                     facts.was_signalled = before.is_some_and(|f| f.was_signalled);
+                    if action == "start" {
+                        *c.starts.entry(facts.id.clone()).or_default() += 1;
+                    }
                     c.by_id.insert(facts.id.clone(), facts);
                 });
             }
         }
+        Some(action) if action.starts_with("health_status") => publish.send_modify(|c| {
+            let is_healthy = action == "health_status: healthy";
+            c.by_id.entry(id).and_modify(|f| f.is_healthy = is_healthy);
+        }),
         // Also the first thing that a stop does.
         Some("kill") => publish.send_modify(|c| {
             c.by_id.entry(id).and_modify(|f| f.was_signalled = true);
         }),
-        Some("destroy") => publish.send_modify(|c| drop(c.by_id.remove(&id))),
+        Some("destroy") => publish.send_modify(|c| {
+            c.by_id.remove(&id);
+            c.starts.remove(&id);
+        }),
         _ => {}
     }
     Ok(())
@@ -136,16 +159,39 @@ async fn inspect(docker: &Docker, id: &str) -> Result<Option<ContainerFacts>, Er
     }
 }
 
+fn facts_of_resting(summary: ContainerSummary) -> ContainerFacts {
+    let name = summary.names.and_then(|names| names.into_iter().next());
+    ContainerFacts {
+        id: summary.id.unwrap_or_default(),
+        name: name.map(|n| n.trim_start_matches('/').to_owned()),
+        image: summary.image,
+        command: summary.command,
+        labels: summary.labels.unwrap_or_default().into_iter().collect(),
+        ..ContainerFacts::default()
+    }
+}
+
+/// As dockerd's list shows it: arguments with a space in them are quoted.
+fn command(path: Option<String>, arguments: Option<Vec<String>>) -> Option<String> {
+    let quote = |a: String| if a.contains(' ') { format!("'{a}'") } else { a };
+    let words = path.into_iter().chain(arguments.unwrap_or_default().into_iter().map(quote));
+    let text = words.collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then_some(text)
+}
+
 fn facts(response: ContainerInspectResponse) -> ContainerFacts {
+    let health = response.state.as_ref().and_then(|s| s.health.as_ref()).and_then(|h| h.status);
     let config = response.config.unwrap_or_default();
     let reservation = response.host_config.and_then(|h| h.memory_reservation);
     ContainerFacts {
         id: response.id.unwrap_or_default(),
         name: response.name.map(|n| n.trim_start_matches('/').to_owned()),
         image: config.image,
+        command: command(response.path, response.args),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
         reservation: reservation.and_then(|r| u64::try_from(r).ok()).filter(|&r| r > 0).map(Bytes),
         is_paused: response.state.and_then(|s| s.paused).unwrap_or(false),
         was_signalled: false,
+        is_healthy: health == Some(HealthStatusEnum::HEALTHY),
     }
 }

@@ -48,7 +48,7 @@ pub fn facts(host: &Host) -> HostFacts {
             })
             .collect(),
         has_reclaim: cgroups.as_ref().is_some_and(|c| c.offers("memory.reclaim")),
-        has_psi: read_pressure(host).is_some(),
+        has_psi: read_pressure(host, "memory").is_some(),
         lru: read_lru(host).0,
         kernel: text("proc/sys/kernel/osrelease").trim().to_owned(),
         has_swap: text("proc/swaps").lines().count() > 1,

@@ -35,7 +35,8 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
         reclaimable_cache: sum(&[info.active_file, info.inactive_file]),
         swap_total: Bytes(info.swap_total),
         swap_free: Bytes(info.swap_free),
-        pressure: read_pressure(host),
+        pressure: read_pressure(host, "memory"),
+        io_pressure: read_pressure(host, "io"),
         lru,
         lru_gen,
     })
@@ -68,9 +69,28 @@ pub fn parse_watermark(text: &str) -> Bytes {
     Bytes(sum.saturating_mul(Bytes::PAGE.0))
 }
 
-/// Host-wide memory pressure; absent where PSI is off (reading fails then).
-pub(crate) fn read_pressure(host: &Host) -> Option<Pressure> {
-    parse_pressure(&host.read("proc/pressure/memory").ok()??)
+/// Host-wide pressure on a resource; absent where PSI is off (reading fails then).
+pub(crate) fn read_pressure(host: &Host, resource: &str) -> Option<Pressure> {
+    parse_pressure(&host.read(&format!("proc/pressure/{resource}")).ok()??)
+}
+
+/// How many processors run; absent where it cannot be told.
+pub(crate) fn read_cpus(host: &Host) -> Option<u64> {
+    let text = host.read("sys/devices/system/cpu/online").ok()??;
+    parse_cpu_list(&text).filter(|n| *n > 0)
+}
+
+/// How many processors a list such as `0-3,8` names (kernel: admin-guide/cputopology.rst).
+pub fn parse_cpu_list(text: &str) -> Option<u64> {
+    let number = |text: &str| text.parse::<u32>().ok();
+    let count = |part: &str| match part.split_once('-') {
+        Some((first, last)) => {
+            let (first, last) = (number(first)?, number(last)?);
+            last.checked_sub(first).map(|n| u64::from(n) + 1)
+        }
+        None => number(part).map(|_| 1),
+    };
+    text.trim().split(',').map(count).sum()
 }
 
 /// The page-aging algorithm, and the mask it follows from; a kernel without the file has only the
@@ -105,6 +125,14 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_processors() {
+        assert_eq!(parse_cpu_list("0-3,8\n"), Some(5));
+        assert_eq!(parse_cpu_list("0"), Some(1));
+        assert_eq!(parse_cpu_list("3-0"), None);
+        assert_eq!(parse_cpu_list(""), None);
+    }
+
+    #[test]
     fn watermarks_are_summed_over_zones() {
         let text = "Node 0, zone      DMA\n  pages free     2816\n        boost    0\n        \
                     min      67\n        high     99\n  pagesets\n    cpu: 0\n              \
@@ -123,7 +151,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_parses_or_not(text in "(some avg10=)?.*") {
-            let _ = (parse_pressure(&text), parse_lru(&text), parse_watermark(&text));
+            let _ = (parse_pressure(&text), parse_lru(&text), parse_watermark(&text), parse_cpu_list(&text));
         }
     }
 }

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_host::{Hierarchy, Host, Result, chain};
 use ctlmgr_model::{
-    Bytes, CgroupPath, ContainerFacts, Gap, Group, Millis, Snapshot, Source, Workload, WorkloadName,
+    Bytes, CgroupPath, ContainerFacts, Gap, Group, Io, Millis, Pressure, Snapshot, Source,
+    Workload, WorkloadName,
 };
 use glob::Pattern;
 
-use crate::cgroup::read_group;
-use crate::machine::{read_available, read_machine};
+use crate::cgroup::{read_activity, read_group};
+use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, is_user_manager, walk};
 
 /// A bystander smaller than this counts as part of the host.
@@ -40,6 +41,21 @@ pub struct Glance {
     pub groups: Vec<CgroupPath>,
 }
 
+/// What a few containers do, and how hard the host is pressed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Look {
+    /// Since each was made, by full id; only those with a process in them.
+    pub io: BTreeMap<String, Io>,
+    /// `/proc/pressure/io`.
+    pub io_pressure: Option<Pressure>,
+    /// `/proc/pressure/memory`.
+    pub memory_pressure: Option<Pressure>,
+    /// Memory available (`MemAvailable`).
+    pub available: Option<Bytes>,
+    /// Processors that run.
+    pub cpus: Option<u64>,
+}
+
 impl Sensor {
     /// A sensor for `host`.
     ///
@@ -62,6 +78,32 @@ impl Sensor {
     pub fn glance(&self, units: &[Pattern]) -> Result<Glance> {
         let groups = walk(&self.cgroups, units)?.into_iter().map(|(path, _)| path).collect();
         Ok(Glance { available: read_available(&self.host)?, groups })
+    }
+
+    /// What the containers of these ids did so far, and how hard the host is pressed. Blocks for as
+    /// long as the kernel takes.
+    ///
+    /// # Errors
+    /// The hierarchy cannot be listed. Who is not there is not in it.
+    pub fn look_at(&self, ids: &BTreeSet<String>) -> Result<Look> {
+        let mut io = BTreeMap::new();
+        for (path, kind) in walk(&self.cgroups, &[])? {
+            let Kind::Container(id) = kind else { continue };
+            let dir = if ids.contains(&id) { self.cgroups.open(&path)? } else { None };
+            if let Some(dir) = dir {
+                let activity = read_activity(&dir);
+                if activity.is_populated {
+                    io.insert(id, activity.io);
+                }
+            }
+        }
+        Ok(Look {
+            io,
+            io_pressure: read_pressure(&self.host, "io"),
+            memory_pressure: read_pressure(&self.host, "memory"),
+            available: read_available(&self.host).ok(),
+            cpus: read_cpus(&self.host),
+        })
     }
 
     /// Reads everything once. Blocks for as long as the kernel takes.

@@ -1,16 +1,21 @@
-//! The undo journal: what every knob held before ctlmgr first wrote it.
+//! What must outlive the daemon: the undo journal, what every knob held before ctlmgr first wrote it,
+//! and [`Profiles`], what was learned of starts.
 //!
-//! A row is on stable storage before the knob is written, so that after any crash every value of
+//! A row of the journal is on stable storage before the knob is written, so that after any crash every value of
 //! ours is known. Rows carry the boot they belong to: cgroups do not survive a reboot, and neither
 //! does what was written to them.
 //!
 //! SQLite, because it is atomic, durable, and reports a full disk instead of losing the file.
+
+mod profiles;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob, Saved};
 use rusqlite::{Connection, params};
+
+pub use profiles::{Profiles, ProfilesError};
 
 /// Why the journal could not be used.
 #[derive(Debug, thiserror::Error)]

@@ -206,6 +206,7 @@ impl Kernel {
                 Lru::Classic => LruFlavour::Classic,
                 Lru::Mglru => LruFlavour::Mglru,
             }),
+            io_pressure: None,
             lru_gen: Some(if self.lru == Lru::Mglru { 7 } else { 0 }),
         }
     }

@@ -62,12 +62,15 @@ pub enum Command {
         #[arg(long)]
         offline: bool,
     },
-    /// Show or change what the memory job may do, until reboot.
+    /// Show or change what a job may do, until reboot.
     ///
-    /// For good: `mode = "act"` under [memory] in /etc/ctlmgr/config.d/.
+    /// For good: `mode = "act"` under [memory] or [starts] in /etc/ctlmgr/config.d/.
     Mode {
         /// off, observe, act, or default (as configured).
         mode: Option<String>,
+        /// Which job.
+        #[arg(long, default_value = "memory", value_parser = ["memory", "starts"])]
+        job: String,
     },
     /// Show or change the weight of a workload, until reboot.
     ///
@@ -94,6 +97,18 @@ pub enum Command {
         /// Which one.
         #[command(subcommand)]
         command: MemoryCommand,
+    },
+    /// Show which containers wait to start, for what and how long, and which start now.
+    Queue {
+        /// What to do with it; nothing is to show it.
+        #[command(subcommand)]
+        command: Option<QueueCommand>,
+    },
+    /// Show what was learned of starts, or take it from one host to another.
+    Profile {
+        /// Which one.
+        #[command(subcommand)]
+        command: ProfileCommand,
     },
     /// Batches of containers that start together: plan them without a daemon.
     Batch {
@@ -124,6 +139,54 @@ pub enum ConfigCommand {
     Check,
     /// Show all settings in force, defaults included.
     Show,
+}
+
+/// Commands on the queue of starts.
+#[derive(Debug, Subcommand)]
+pub enum QueueCommand {
+    /// Show it again at every change.
+    Watch,
+    /// Let a container start now.
+    Skip {
+        /// Its name.
+        name: String,
+    },
+    /// Refuse the start of a container that waits; its client is told.
+    Cancel {
+        /// Its name.
+        name: String,
+    },
+    /// Let everybody start who waits, and hold nobody any more.
+    Release,
+    /// Hold all starts, each for its longest wait at most.
+    Hold,
+}
+
+/// Commands on profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Show all of them.
+    List,
+    /// Show one with all figures.
+    Show {
+        /// Its key, as in the list.
+        key: String,
+    },
+    /// Forget one; it is learned anew.
+    Forget {
+        /// Its key, as in the list.
+        key: String,
+    },
+    /// Write all of them to a file.
+    Export {
+        /// The file; - is standard output.
+        file: PathBuf,
+    },
+    /// Read profiles from a file that `export` wrote; those of the same key are replaced.
+    Import {
+        /// The file; - is standard input.
+        file: PathBuf,
+    },
 }
 
 /// Commands on batches.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use ctlmgr_api::{
-    Client, ClientError, Difference, ModeChange, Reverted, Status, WeightChange, Why,
+    Client, ClientError, Difference, Job, ModeChange, Reverted, Status, WeightChange, Why,
 };
 use ctlmgr_model::{Mode, Plan, Undone, Weight};
 use hyper::Method;
 
 use crate::cli::{Command, MemoryCommand};
-use crate::{Failure, offline, print_json, recording, show, top, what_if};
+use crate::{Failure, offline, print_json, recording, show, starts, top, what_if};
 
 /// Runs a command that needs the daemon.
 pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Failure> {
@@ -30,7 +30,9 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             ),
             Command::Diff => present(json, &diff(&client).await?, |d| show::differences(d)),
             Command::Revert { offline } => revert(&client, offline, json).await,
-            Command::Mode { mode } => change_mode(&client, mode, json).await,
+            Command::Mode { mode, job } => change_mode(&client, &job, mode, json).await,
+            Command::Queue { command } => starts::queue(&client, command, json).await,
+            Command::Profile { command } => starts::profile(&client, command, json).await,
             Command::Weight { name, weight } => change_weight(&client, name, weight, json).await,
             Command::WhatIf(asked) => {
                 let plan = client.get::<Plan>("/v1/plan").await?;
@@ -104,15 +106,26 @@ fn finish_revert(lines: &Vec<Reverted>, json: bool) -> Result<u8, Failure> {
     Ok(u8::from(lines.iter().any(|l| matches!(l.undone, Undone::Failed(_)))))
 }
 
-async fn change_mode(client: &Client, mode: Option<String>, json: bool) -> Result<u8, Failure> {
+async fn change_mode(
+    client: &Client,
+    job: &str,
+    mode: Option<String>,
+    json: bool,
+) -> Result<u8, Failure> {
+    let job = if job == "starts" { Job::Starts } else { Job::Memory };
     let status: Status = match mode {
         None => client.get("/v1/status").await?,
         Some(text) => {
-            let change = ModeChange { memory: read_mode(&text)? };
+            let change = ModeChange { job, mode: read_mode(&text)? };
             client.send(Method::PUT, "/v1/mode", &change).await?
         }
     };
-    present(json, &status, |s| show::line(&format!("memory: {}", s.memory_mode)))
+    present(json, &status, |s| {
+        show::line(&match job {
+            Job::Memory => format!("memory: {}", s.memory_mode),
+            Job::Starts => format!("starts: {}", s.starts_mode),
+        });
+    })
 }
 
 fn read_mode(text: &str) -> Result<Option<Mode>, Failure> {

@@ -11,6 +11,7 @@ mod memory_plan;
 mod offline;
 mod recording;
 mod show;
+mod starts;
 mod top;
 mod what_if;
 

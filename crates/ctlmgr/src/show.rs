@@ -23,7 +23,10 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 
 pub(crate) fn status(status: &Status) {
     let docker = status.docker.as_deref().unwrap_or("not answering");
-    line(&format!("ctlmgr {}  memory: {}  dockerd: {docker}", status.version, status.memory_mode));
+    line(&format!(
+        "ctlmgr {}  memory: {}  starts: {}  dockerd: {docker}",
+        status.version, status.memory_mode, status.starts_mode
+    ));
     let Some(plan) = &status.plan else {
         line("No reading yet.");
         return status.troubles.iter().for_each(|t| line(&format!("! {t}")));

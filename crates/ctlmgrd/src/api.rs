@@ -1,5 +1,7 @@
 //! The API server.
 
+mod starts;
+
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{ConnectInfo, Path, RawQuery, Request, State};
@@ -27,6 +29,9 @@ pub(crate) async fn serve(listener: UnixListener, line: Line) -> std::io::Result
         .route("/v1/revert", post(revert))
         .route("/v1/mode", put(mode))
         .route("/v1/weight", put(weight))
+        .route("/v1/starts", post(starts::ask))
+        .route("/v1/queue", get(starts::queue).put(starts::change))
+        .route("/v1/profiles", get(starts::profiles).put(starts::keep).delete(starts::forget))
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such resource".to_owned()) })
         .layer(middleware::from_fn(guard))
         .with_state(line);

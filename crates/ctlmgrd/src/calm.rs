@@ -103,6 +103,7 @@ mod tests {
             swap_free: Bytes::ZERO,
             pressure: None,
             lru: None,
+            io_pressure: None,
             lru_gen: None,
         };
         let glance = |mib, names: &[&str]| {

@@ -1,9 +1,10 @@
 //! Requests from the API to the loop.
 
-use ctlmgr_api::{Difference, ModeChange, Reverted, Status, WeightChange, Why};
+use ctlmgr_api::{Difference, ModeChange, Queue, Reverted, Status, WeightChange, Why};
 use ctlmgr_model::{Plan, Settings};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::gate::Question;
 use crate::recorder::Numbered;
 
 /// Where an answer goes, and what it may be.
@@ -45,18 +46,37 @@ impl Command {
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     sender: mpsc::Sender<Command>,
+    gate: mpsc::Sender<Question>,
+    /// The queue of starts as it is now.
+    pub queue: watch::Receiver<Queue>,
 }
 
 impl Line {
-    pub fn new(sender: mpsc::Sender<Command>) -> Line {
-        Line { sender }
+    pub fn new(
+        sender: mpsc::Sender<Command>,
+        gate: mpsc::Sender<Question>,
+        queue: watch::Receiver<Queue>,
+    ) -> Line {
+        Line { sender, gate, queue }
+    }
+
+    /// Asks the gate and waits for its answer.
+    pub async fn ask_gate<T>(
+        &self,
+        question: impl FnOnce(Reply<T>) -> Question,
+    ) -> Result<T, Refused> {
+        send(&self.gate, question).await
     }
 
     /// Asks the loop and waits for its answer.
     pub async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, Refused> {
-        let gone = |_| Refused::Failed("the daemon is stopping".to_owned());
-        let (reply, answer) = oneshot::channel();
-        self.sender.send(command(reply)).await.map_err(|_| gone(()))?;
-        answer.await.map_err(|_| gone(()))?
+        send(&self.sender, command).await
     }
+}
+
+async fn send<T, Q>(to: &mpsc::Sender<Q>, ask: impl FnOnce(Reply<T>) -> Q) -> Result<T, Refused> {
+    let gone = |_| Refused::Failed("the daemon is stopping".to_owned());
+    let (reply, answer) = oneshot::channel();
+    to.send(ask(reply)).await.map_err(|_| gone(()))?;
+    answer.await.map_err(|_| gone(()))?
 }

@@ -9,7 +9,7 @@ use ctlmgr_api::{Counters, Reverted};
 use ctlmgr_model::{Gap, HostSample, Knob, Millis, Mode, Plan, Settings, Undone};
 use ctlmgr_policy::State;
 use ctlmgr_sense::{Containers, Sensor, Wake, Wakes, watch_containers};
-use ctlmgr_store::Journal;
+use ctlmgr_store::{Journal, Profiles};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -23,7 +23,7 @@ use crate::places::Places;
 use crate::recorder::Recorder;
 use crate::undo::{SharedJournal, give_back, revert, with_journal};
 use crate::workers::Report;
-use crate::{api, notify};
+use crate::{api, gate, notify};
 
 /// Why the loop moves.
 enum Event {
@@ -72,6 +72,8 @@ pub(crate) struct Daemon<U> {
     pub history: History,
     pub recorder: Recorder,
     pub counters: Counters,
+    /// Tells the gate of new settings.
+    pub announce: watch::Sender<Settings>,
     pub config_trouble: Option<String>,
     pub sense_trouble: Option<String>,
     pub started: Instant,
@@ -141,10 +143,20 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
     let (command_sender, commands) = mpsc::channel(64);
     let (publish, containers) = watch::channel(Containers::default());
     tokio::spawn(watch_containers(places.docker(), publish));
+    let sensor = Arc::new(sensor);
+    let (announce, settings_seen) = watch::channel(settings.clone());
+    let (question_sender, questions) = mpsc::channel(1024);
+    let queue = gate::open(gate::Parts {
+        settings: settings_seen,
+        containers: containers.clone(),
+        sensor: sensor.clone(),
+        store: open_profiles(&places),
+        questions,
+    });
     let daemon = Daemon {
         wakes: Wakes::new(host, sensor.cgroups().clone(), wake_sender),
         journal: open_journal(&places),
-        sensor: Arc::new(sensor),
+        sensor,
         actuator: Arc::new(actuator),
         places,
         settings,
@@ -158,6 +170,7 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         history: History::default(),
         recorder: Recorder::default(),
         counters: Counters::default(),
+        announce,
         config_trouble: None,
         sense_trouble: None,
         started: Instant::now(),
@@ -174,7 +187,17 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         interrupt: signal(SignalKind::interrupt())?,
         alive: tokio::time::interval(notify::watchdog_interval()),
     };
-    Ok((daemon, sources, Line::new(command_sender)))
+    Ok((daemon, sources, Line::new(command_sender, question_sender, queue)))
+}
+
+/// The profiles, or nothing: then they live as long as the daemon.
+fn open_profiles(places: &Places) -> Option<Profiles> {
+    let opened = Profiles::open(&places.profiles());
+    opened
+        .inspect_err(|error| {
+            warn!(error = ctlmgr_host::chain(error), "what is learned of starts will not be kept");
+        })
+        .ok()
 }
 
 /// The journal, or nothing: then ctlmgr observes only, and says why.
@@ -310,6 +333,7 @@ impl<U: UnitProperties> Daemon<U> {
             Ok(settings) => {
                 let was = self.settings.memory.mode;
                 self.settings = settings;
+                self.announce.send_replace(self.settings.clone());
                 self.config_trouble = None;
                 info!(mode = %self.settings.memory.mode, "configuration reloaded");
                 self.note_new_start();

@@ -10,6 +10,7 @@ mod control;
 mod cycle;
 mod daemon;
 pub mod doctor;
+mod gate;
 mod history;
 pub mod log;
 mod notify;

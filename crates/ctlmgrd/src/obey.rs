@@ -1,7 +1,7 @@
 //! Requests from the API, carried out.
 
 use ctlmgr_act::UnitProperties;
-use ctlmgr_api::{ModeChange, Reverted, Status, WeightChange, Why};
+use ctlmgr_api::{Job, ModeChange, Reverted, Status, WeightChange, Why};
 use ctlmgr_model::{Mode, Plan, Settings, Weight};
 use ctlmgr_policy::State;
 use ctlmgr_policy::replay::Event;
@@ -32,6 +32,7 @@ impl<U: UnitProperties> Daemon<U> {
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             memory_mode: self.settings.memory.mode,
+            starts_mode: self.settings.starts.mode,
             uptime_secs: self.started.elapsed().as_secs(),
             docker: self.containers.borrow().version.clone(),
             plan: last.map(|l| l.plan.clone()),
@@ -98,13 +99,14 @@ impl<U: UnitProperties> Daemon<U> {
         }
         let reverted = self.put_everything_back().await.map_err(failed)?;
         if was_acting {
-            overrides::set_mode(&self.places.overrides(), Some(Mode::Observe)).map_err(failed)?;
+            overrides::set_mode(&self.places.overrides(), Job::Memory, Some(Mode::Observe))
+                .map_err(failed)?;
         }
         Ok(reverted)
     }
 
     async fn change_mode(&mut self, change: ModeChange) -> Result<Status, Refused> {
-        overrides::set_mode(&self.places.overrides(), change.memory).map_err(failed)?;
+        overrides::set_mode(&self.places.overrides(), change.job, change.mode).map_err(failed)?;
         self.reload_or_refuse().await
     }
 

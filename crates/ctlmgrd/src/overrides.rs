@@ -7,12 +7,16 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use ctlmgr_api::Job;
 use ctlmgr_model::{Mode, Weight};
 
-/// Sets or clears the run-time mode of the memory job.
-pub(crate) fn set_mode(directory: &Path, mode: Option<Mode>) -> io::Result<()> {
-    let text = mode.map(|mode| format!("[memory]\nmode = \"{mode}\"\n"));
-    put(directory, "zz-mode.toml", text)
+/// Sets or clears the run-time mode of a job.
+pub(crate) fn set_mode(directory: &Path, job: Job, mode: Option<Mode>) -> io::Result<()> {
+    let (table, file) = match job {
+        Job::Memory => ("memory", "zz-mode.toml"),
+        Job::Starts => ("starts", "zz-mode-starts.toml"),
+    };
+    put(directory, file, mode.map(|mode| format!("[{table}]\nmode = \"{mode}\"\n")))
 }
 
 /// Sets or clears the run-time weight of a workload.
@@ -61,13 +65,15 @@ mod tests {
     fn fragments_come_and_go() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().join("run/ctlmgr/config.d");
-        set_mode(&at, Some(Mode::Act)).unwrap();
+        set_mode(&at, Job::Memory, Some(Mode::Act)).unwrap();
+        set_mode(&at, Job::Starts, Some(Mode::Off)).unwrap();
         set_weight(&at, "web-1", Some(Weight::new(400).unwrap())).unwrap();
         let settings = ctlmgr_config::load(dir.path()).unwrap();
-        assert_eq!(settings.memory.mode, Mode::Act);
+        assert_eq!((settings.memory.mode, settings.starts.mode), (Mode::Act, Mode::Off));
         assert_eq!(settings.rules.len(), 1);
-        set_mode(&at, None).unwrap();
-        set_mode(&at, None).unwrap();
+        set_mode(&at, Job::Starts, None).unwrap();
+        set_mode(&at, Job::Memory, None).unwrap();
+        set_mode(&at, Job::Memory, None).unwrap();
         set_weight(&at, "web-1", None).unwrap();
         assert_eq!(ctlmgr_config::load(dir.path()).unwrap(), ctlmgr_model::Settings::default());
     }

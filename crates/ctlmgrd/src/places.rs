@@ -30,6 +30,11 @@ impl Places {
         self.run().join("undo.db")
     }
 
+    /// What was learned of starts, over reboots.
+    pub fn profiles(&self) -> PathBuf {
+        self.root.join("var/lib/ctlmgr/profiles.db")
+    }
+
     /// The API socket, where systemd did not open it for us.
     pub fn socket(&self) -> PathBuf {
         self.run().join("api.sock")

@@ -1,0 +1,194 @@
+//! Starts of containers: what they do to disk and processor, and who may start when (design §6).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, ClassName, Millis, Mode, Percent};
+
+/// What a container does while it starts: the workload character bin of Bhimani et al., §6.1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Character {
+    /// Small reads all over the device.
+    RandomRead,
+    /// Large or adjacent reads.
+    SequentialRead,
+    /// Small writes all over the device.
+    RandomWrite,
+    /// Large or adjacent writes.
+    SequentialWrite,
+    /// Reads and writes, neither of which prevails.
+    Mixed,
+    /// Little input and output, much processor time.
+    Cpu,
+    /// Little of either.
+    Quiet,
+}
+
+impl Character {
+    /// All of them.
+    pub const ALL: [Character; 7] = [
+        Character::RandomRead,
+        Character::SequentialRead,
+        Character::RandomWrite,
+        Character::SequentialWrite,
+        Character::Mixed,
+        Character::Cpu,
+        Character::Quiet,
+    ];
+
+    /// As it is written in labels and output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Character::RandomRead => "random-read",
+            Character::SequentialRead => "sequential-read",
+            Character::RandomWrite => "random-write",
+            Character::SequentialWrite => "sequential-write",
+            Character::Mixed => "mixed",
+            Character::Cpu => "cpu",
+            Character::Quiet => "quiet",
+        }
+    }
+}
+
+impl fmt::Display for Character {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that names no character.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no character: expected random-read, sequential-read, random-write, sequential-write, \
+     mixed, cpu or quiet"
+)]
+pub struct CharacterError(String);
+
+impl FromStr for Character {
+    type Err = CharacterError;
+
+    fn from_str(text: &str) -> Result<Character, CharacterError> {
+        let found = Character::ALL.into_iter().find(|c| c.as_str() == text);
+        found.ok_or_else(|| CharacterError(text.to_owned()))
+    }
+}
+
+/// What a cgroup did to block devices and the processor, all devices together, since it was made or
+/// between two readings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Io {
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Requests that read.
+    pub reads: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// Processor time, in microseconds.
+    pub cpu_usec: u64,
+}
+
+impl Io {
+    /// What was done since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Io) -> Io {
+        Io {
+            read: self.read - earlier.read,
+            written: self.written - earlier.written,
+            reads: self.reads.saturating_sub(earlier.reads),
+            writes: self.writes.saturating_sub(earlier.writes),
+            cpu_usec: self.cpu_usec.saturating_sub(earlier.cpu_usec),
+        }
+    }
+
+    /// Bytes moved in either direction.
+    pub fn moved(self) -> Bytes {
+        self.read + self.written
+    }
+}
+
+/// What was learned of the starts of one kind of container.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// What they are like.
+    pub character: Character,
+    /// Starts that were seen to their end.
+    pub starts: u32,
+    /// What a start does, in the mean of the last ones.
+    pub io: Io,
+    /// How long a start takes, in the mean of the last ones.
+    pub lasts: Millis,
+    /// Bytes moved per second when a start was over.
+    pub steady_per_sec: Bytes,
+    /// When it was last learned from, in seconds of Unix time.
+    pub learned_unix: u64,
+}
+
+/// Settings of the starts job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StartSettings {
+    /// What the job may do.
+    pub mode: Mode,
+    /// Most containers that start at once.
+    pub max_together: u32,
+    /// Most penalty that one start may add to those under way, in hundredths.
+    pub most_penalty: u32,
+    /// Nobody waits longer.
+    pub max_wait: Millis,
+    /// The same for some classes; zero is never.
+    pub class_waits: BTreeMap<ClassName, Millis>,
+    /// A start is over when it was quiet for so long …
+    pub settle: Millis,
+    /// … or after this time in any case.
+    pub settle_at_most: Millis,
+    /// While the host's tasks all wait for the disk for more than this part of the time, starts wait.
+    pub io_full: Percent,
+    /// The same for memory.
+    pub memory_full: Percent,
+}
+
+impl Default for StartSettings {
+    fn default() -> Self {
+        StartSettings {
+            mode: Mode::Observe,
+            max_together: 16,
+            most_penalty: 100,
+            max_wait: Millis(45_000),
+            class_waits: [("critical".to_owned(), Millis(0))].into_iter().collect(),
+            settle: Millis(10_000),
+            settle_at_most: Millis(300_000),
+            io_full: Percent(50),
+            memory_full: Percent(10),
+        }
+    }
+}
+
+impl StartSettings {
+    /// The longest wait of a class.
+    pub fn longest_wait(&self, class: Option<&ClassName>) -> Millis {
+        class.and_then(|c| self.class_waits.get(c)).copied().unwrap_or(self.max_wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_read_as_they_are_written() {
+        for character in Character::ALL {
+            assert_eq!(character.to_string().parse(), Ok(character));
+            let json = serde_json::to_string(&character).unwrap();
+            assert_eq!(json, format!("\"{character}\""));
+        }
+        let error = "seq".parse::<Character>().unwrap_err();
+        assert!(error.to_string().contains("sequential-read"), "{error}");
+    }
+}

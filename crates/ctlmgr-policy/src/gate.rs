@@ -1,0 +1,430 @@
+//! The gate: which of the containers that want to start may start now.
+//!
+//! # Problem
+//! Containers that start together fight for the disk: some pairs ruin each other, others do not
+//! (Bhimani et al., §5). Online nobody knows who will come next, and whoever waits has a client that
+//! gives up sooner or later.
+//!
+//! # Approach
+//! Those that start now are the batch of the paper; a start joins it if the penalty that it adds (Eq. 2)
+//! and the capacities allow, and it leaves when it is over ([`is_settled`]). Later ones may overtake
+//! one that does not fit; it still starts when its longest wait is over.
+//!
+//! # Terms
+//! *Penalty*: what two characters cost each other ([`penalty`]), in hundredths. *Behind*: those for
+//! whom a start waits.
+//!
+//! # Algorithm
+//! In the order of weight, then of arrival, each is admitted if its longest wait is over (zero for
+//! class critical) or the operator let it go; or else if nobody holds the gate, none of those that it
+//! is to come after waits or starts (unless they wait for it in a circle), and either nobody starts, or
+//! there is room for one more, the host is not under pressure, and penalty, processors and page cache
+//! allow. Whoever is admitted counts for those after it.
+//!
+//! # Properties
+//! Nobody waits longer than its longest wait, whatever depends on whom. Somebody always starts while
+//! the gate is not held. Nobody waits because of something unknown. The result depends neither on the
+//! order of the lists nor on anything but the arguments.
+
+use std::collections::BTreeSet;
+
+use ctlmgr_model::{Bytes, Character, Io, Millis, Profile, StartSettings, Weight};
+
+/// Number of a start, given by arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// What is known of what a start does; unknown is `None` or zero, and holds nobody up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// What it is like.
+    pub character: Option<Character>,
+    /// Processors that it keeps busy, in thousandths.
+    pub cpu_milli: u64,
+    /// Page cache that it reads into.
+    pub cache: Bytes,
+}
+
+/// A start that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which one.
+    pub ticket: Ticket,
+    /// Name of the container.
+    pub name: String,
+    /// What it will do.
+    pub traits: Traits,
+    /// Heavier ones come first.
+    pub weight: Weight,
+    /// When it came.
+    pub since: Millis,
+    /// Its longest wait.
+    pub longest: Millis,
+    /// Containers whose start it is to come after.
+    pub after: Vec<String>,
+    /// Whether the operator let it go.
+    pub is_released: bool,
+}
+
+/// A start under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Starting {
+    /// Name of the container.
+    pub name: String,
+    /// What it does.
+    pub traits: Traits,
+}
+
+/// The machine, as far as starts care.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Ground {
+    /// Part of the last 10 s in which all tasks waited for the disk, in per cent.
+    pub io_full_pct: Option<f32>,
+    /// The same for memory.
+    pub memory_full_pct: Option<f32>,
+    /// Processors, in thousandths.
+    pub cpu_milli: Option<u64>,
+    /// Page cache and free memory.
+    pub cache: Option<Bytes>,
+}
+
+/// Everything that deciding depends on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Queue {
+    /// Who waits.
+    pub waiting: Vec<Waiting>,
+    /// Who starts.
+    pub starting: Vec<Starting>,
+    /// The machine.
+    pub ground: Ground,
+    /// Whether the operator holds everybody.
+    pub is_held: bool,
+}
+
+/// What becomes of a start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admission {
+    /// Which start.
+    pub ticket: Ticket,
+    /// Whether it may start now.
+    pub may_start: bool,
+    /// Why, for people.
+    pub reason: String,
+    /// For whom it waits.
+    pub behind: Vec<String>,
+}
+
+/// What two characters cost each other when they start together, in hundredths: the paper's S with its
+/// guidelines (§5) as prior. Sequential beside random of the same direction ruins one of them; like
+/// beside like costs a little, reads beside writes nothing.
+pub fn penalty(a: Character, b: Character) -> u32 {
+    use Character::{Cpu, Mixed, Quiet, RandomRead, RandomWrite, SequentialRead, SequentialWrite};
+    match (a.min(b), a.max(b)) {
+        (Cpu | Quiet, _) | (_, Cpu | Quiet) => 0,
+        (RandomRead, SequentialRead) | (RandomWrite, SequentialWrite) => 200,
+        (Mixed, _) | (_, Mixed) => 100,
+        (RandomRead, RandomRead) => 50,
+        (a, b) if a == b => 100,
+        _ => 0,
+    }
+}
+
+/// Decides about everybody who waits, in the order in which they were looked at.
+pub fn admit(settings: &StartSettings, queue: &Queue, now: Millis) -> Vec<Admission> {
+    let mut order: Vec<&Waiting> = queue.waiting.iter().collect();
+    order.sort_by_key(|w| (std::cmp::Reverse(w.weight), w.since, w.ticket));
+    let mut starting = queue.starting.clone();
+    let mut left: BTreeSet<Ticket> = order.iter().map(|w| w.ticket).collect();
+    order
+        .into_iter()
+        .map(|w| {
+            let look = Look { settings, queue, starting: &starting, left: &left, now };
+            let verdict = look.at(w);
+            let may_start = verdict.is_ok();
+            if may_start {
+                left.remove(&w.ticket);
+                starting.push(Starting { name: w.name.clone(), traits: w.traits });
+            }
+            let (reason, behind) = verdict.map_or_else(|e| e, |reason| (reason, Vec::new()));
+            Admission { ticket: w.ticket, may_start, reason, behind }
+        })
+        .collect()
+}
+
+/// What is known while one of them is looked at.
+struct Look<'a> {
+    settings: &'a StartSettings,
+    queue: &'a Queue,
+    starting: &'a [Starting],
+    /// Those that are not admitted.
+    left: &'a BTreeSet<Ticket>,
+    now: Millis,
+}
+
+/// Why it starts, or why not and behind whom.
+type Verdict = Result<String, (String, Vec<String>)>;
+
+impl Look<'_> {
+    fn at(&self, w: &Waiting) -> Verdict {
+        let waited = self.now.since(w.since);
+        if w.longest == Millis(0) {
+            return Ok("its class never waits".to_owned());
+        }
+        if waited >= w.longest {
+            return Ok(format!("waited its longest time of {} s", w.longest.0 / 1000));
+        }
+        if w.is_released {
+            return Ok("let go by the operator".to_owned());
+        }
+        if self.queue.is_held {
+            return Err(("the operator holds all starts".to_owned(), Vec::new()));
+        }
+        self.comes_in_order(w)?;
+        if self.starting.is_empty() {
+            return Ok("nobody else starts".to_owned());
+        }
+        self.has_room(w)?;
+        self.is_calm()?;
+        self.suits(w)
+    }
+
+    /// Whether none of those that it is to come after waits or starts.
+    fn comes_in_order(&self, w: &Waiting) -> Result<(), (String, Vec<String>)> {
+        let is_before = |name: &&String| {
+            let starts = self.starting.iter().any(|s| s.name == **name);
+            let other = self.left().find(|o| o.name == **name && o.ticket != w.ticket);
+            starts || other.is_some_and(|o| !self.waits_for(o, w))
+        };
+        let before: Vec<String> = w.after.iter().filter(is_before).cloned().collect();
+        match before.is_empty() {
+            true => Ok(()),
+            false => Err((format!("is to start after {}", before.join(", ")), before)),
+        }
+    }
+
+    fn left(&self) -> impl Iterator<Item = &Waiting> {
+        self.queue.waiting.iter().filter(|o| self.left.contains(&o.ticket))
+    }
+
+    /// Whether `from` is to come after `to`, through however many others that wait.
+    fn waits_for(&self, from: &Waiting, to: &Waiting) -> bool {
+        let (mut seen, mut open) = (BTreeSet::from([from.ticket]), vec![from]);
+        while let Some(w) = open.pop() {
+            for other in self.left().filter(|o| w.after.contains(&o.name)) {
+                if other.ticket == to.ticket {
+                    return true;
+                }
+                if seen.insert(other.ticket) {
+                    open.push(other);
+                }
+            }
+        }
+        false
+    }
+
+    fn has_room(&self, w: &Waiting) -> Result<(), (String, Vec<String>)> {
+        let counts = |t: &Traits| t.character != Some(Character::Quiet);
+        let busy = self.starting.iter().filter(|s| counts(&s.traits)).count();
+        let most = usize::try_from(self.settings.max_together).unwrap_or(usize::MAX);
+        match counts(&w.traits) && busy >= most {
+            true => {
+                Err((format!("{busy} start now, no more than {most} may"), self.names(|_| true)))
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn is_calm(&self) -> Result<(), (String, Vec<String>)> {
+        let ground = &self.queue.ground;
+        let limits = [
+            ("the disk", ground.io_full_pct, self.settings.io_full),
+            ("memory", ground.memory_full_pct, self.settings.memory_full),
+        ];
+        for (what, pct, most) in limits {
+            if let Some(pct) = pct.filter(|p| *p > f32::from(most.0)) {
+                let text = format!("everything waits for {what} {pct:.0} % of the time");
+                return Err((text, self.names(|_| true)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether penalty, processors and page cache allow one more.
+    fn suits(&self, w: &Waiting) -> Verdict {
+        let added = |s: &Starting| match (w.traits.character, s.traits.character) {
+            (Some(a), Some(b)) => penalty(a, b),
+            _ => 0,
+        };
+        let sum: u32 = self.starting.iter().map(added).fold(0, u32::saturating_add);
+        if sum > self.settings.most_penalty {
+            let character = w.traits.character.unwrap_or(Character::Mixed);
+            let text = format!(
+                "{character} beside those costs {}, more than {}",
+                hundredths(sum),
+                hundredths(self.settings.most_penalty)
+            );
+            return Err((text, self.names(|s| added(s) > 0)));
+        }
+        let all = |of: fn(&Traits) -> u64| {
+            self.starting.iter().map(|s| of(&s.traits)).fold(of(&w.traits), u64::saturating_add)
+        };
+        let is_over = |of: fn(&Traits) -> u64, most: Option<u64>| {
+            of(&w.traits) > 0 && most.is_some_and(|most| all(of) > most)
+        };
+        let ground = &self.queue.ground;
+        if is_over(|t| t.cpu_milli, ground.cpu_milli) {
+            let text = "all processors are busy with starts".to_owned();
+            return Err((text, self.names(|s| s.traits.cpu_milli > 0)));
+        }
+        if is_over(|t| t.cache.0, ground.cache.map(|b| b.0)) {
+            let text = "what it reads does not fit into memory beside the others".to_owned();
+            return Err((text, self.names(|s| s.traits.cache > Bytes::ZERO)));
+        }
+        match w.traits.character {
+            Some(character) => Ok(format!("{character} suits those that start now")),
+            None => Ok("nothing is known of its starts yet".to_owned()),
+        }
+    }
+
+    fn names(&self, is_meant: impl Fn(&Starting) -> bool) -> Vec<String> {
+        self.starting.iter().filter(|s| is_meant(s)).map(|s| s.name.clone()).collect()
+    }
+}
+
+fn hundredths(value: u32) -> String {
+    format!("{}.{:02}", value / 100, value % 100)
+}
+
+/// What was seen of a start under way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// How long it has been under way.
+    pub lasted: Millis,
+    /// Since when it moved little data, if it does.
+    pub quiet_for: Option<Millis>,
+    /// Whether its health check says that it is healthy.
+    pub is_healthy: bool,
+    /// For how long no process of it was to be seen.
+    pub absent_for: Option<Millis>,
+}
+
+/// A container that is not to be seen for so long has ended, or never started.
+const ABSENT: Millis = Millis(10_000);
+
+/// Whether a start is over, and why.
+pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'static str> {
+    match progress {
+        p if p.is_healthy => Some("healthy"),
+        p if p.absent_for.is_some_and(|t| t >= ABSENT) => Some("ended"),
+        p if p.quiet_for.is_some_and(|t| t >= settings.settle) => Some("its disk use is down"),
+        p if p.lasted >= settings.settle_at_most => Some("it has had its time"),
+        _ => None,
+    }
+}
+
+/// Below this a container is quiet, whatever it does later, in bytes per second.
+const QUIET_PER_SEC: Bytes = Bytes::mib(1);
+/// A request of at least this size in the mean is part of a sequence: readahead and writeback merge
+/// what lies together (16 KiB is the least that readahead starts with).
+const SEQUENTIAL: Bytes = Bytes(48 * 1024);
+/// One direction prevails with this part of the bytes, in per cent.
+const PREVAILS: u64 = 75;
+/// A start that keeps this part of a processor busy and is quiet otherwise is one of processor time.
+const BUSY_MILLI: u64 = 500;
+
+/// Whether this much in this time is little, for one that moves `steady` per second in normal running.
+pub fn is_quiet(moved: Bytes, passed: Millis, steady: Bytes) -> bool {
+    let most = QUIET_PER_SEC.max(Bytes(steady.0.saturating_mul(2)));
+    per_sec(moved, passed) <= most
+}
+
+/// An amount per second.
+pub fn per_sec(amount: Bytes, passed: Millis) -> Bytes {
+    let whole = u128::from(amount.0) * 1000 / u128::from(passed.0.max(1));
+    Bytes(u64::try_from(whole).unwrap_or(u64::MAX))
+}
+
+/// Processors kept busy, in thousandths.
+pub fn busy_milli(io: &Io, passed: Millis) -> u64 {
+    io.cpu_usec / passed.0.max(1)
+}
+
+/// The character of a start, from the counters of io.stat: direction by bytes, sequential or random by
+/// the mean size of requests. Sequential requests that nothing merges look random to it.
+pub fn classify(io: &Io, lasted: Millis) -> Character {
+    let moved = io.moved();
+    if is_quiet(moved, lasted, Bytes::ZERO) {
+        return match busy_milli(io, lasted) >= BUSY_MILLI {
+            true => Character::Cpu,
+            false => Character::Quiet,
+        };
+    }
+    let prevails =
+        |part: Bytes| u128::from(part.0) * 100 >= u128::from(moved.0) * u128::from(PREVAILS);
+    let is_sequential = |bytes: Bytes, requests: u64| bytes.0 / requests.max(1) >= SEQUENTIAL.0;
+    match () {
+        () if prevails(io.read) => match is_sequential(io.read, io.reads) {
+            true => Character::SequentialRead,
+            false => Character::RandomRead,
+        },
+        () if prevails(io.written) => match is_sequential(io.written, io.writes) {
+            true => Character::SequentialWrite,
+            false => Character::RandomWrite,
+        },
+        () => Character::Mixed,
+    }
+}
+
+/// A mean follows the last starts: each new one counts for at least this part, one in …
+const MEMORY: u32 = 4;
+
+/// What is known after one more start.
+pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> Profile {
+    let Some(known) = known else {
+        let character = classify(&io, lasts);
+        return Profile {
+            character,
+            starts: 1,
+            io,
+            lasts,
+            steady_per_sec: steady,
+            learned_unix: 0,
+        };
+    };
+    let starts = known.starts.saturating_add(1);
+    let mean = |old: u64, new: u64| {
+        let n = u128::from(starts.min(MEMORY));
+        u64::try_from((u128::from(old) * (n - 1) + u128::from(new)) / n).unwrap_or(u64::MAX)
+    };
+    let mixed = Io {
+        read: Bytes(mean(known.io.read.0, io.read.0)),
+        written: Bytes(mean(known.io.written.0, io.written.0)),
+        reads: mean(known.io.reads, io.reads),
+        writes: mean(known.io.writes, io.writes),
+        cpu_usec: mean(known.io.cpu_usec, io.cpu_usec),
+    };
+    let lasts = Millis(mean(known.lasts.0, lasts.0));
+    Profile {
+        character: classify(&mixed, lasts),
+        starts,
+        io: mixed,
+        lasts,
+        steady_per_sec: Bytes(mean(known.steady_per_sec.0, steady.0)),
+        learned_unix: 0,
+    }
+}
+
+/// What a profile says about a start to come; `stated` is what a label says of its character.
+pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
+    let character = stated.or(profile.map(|p| p.character));
+    let reads =
+        |c| matches!(c, Character::RandomRead | Character::SequentialRead | Character::Mixed);
+    Traits {
+        character,
+        cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
+        cache: profile.filter(|p| reads(p.character)).map_or(Bytes::ZERO, |p| p.io.read),
+    }
+}
+
+#[cfg(test)]
+mod tests;

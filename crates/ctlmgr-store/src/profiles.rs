@@ -1,0 +1,123 @@
+//! What was learned of starts, over reboots.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ctlmgr_model::Profile;
+use rusqlite::{Connection, params};
+
+/// Why profiles could not be read or kept.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to {operation} the profiles in {path}")]
+pub struct ProfilesError {
+    operation: &'static str,
+    path: PathBuf,
+    source: rusqlite::Error,
+}
+
+/// Profiles by key. A profile that this version does not understand is as good as none.
+#[derive(Debug)]
+pub struct Profiles {
+    db: Connection,
+    path: PathBuf,
+}
+
+impl Profiles {
+    /// Opens the store at `path`, making it and its directory.
+    ///
+    /// # Errors
+    /// It cannot be made or read.
+    pub fn open(path: &Path) -> Result<Profiles, ProfilesError> {
+        let fail = |operation| move |source| ProfilesError { operation, path: path.into(), source };
+        if let Some(directory) = path.parent() {
+            // Opening says what is wrong, with a path.
+            let _ = std::fs::create_dir_all(directory);
+        }
+        let db = Connection::open(path).map_err(fail("open"))?;
+        let prepare = || {
+            db.busy_timeout(Duration::from_secs(5))?;
+            // As the undo journal: no memory-mapped index that a full disk turns into SIGBUS.
+            db.pragma_update(None, "journal_mode", "TRUNCATE")?;
+            let schema = "CREATE TABLE IF NOT EXISTS profile (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT";
+            db.execute_batch(schema)
+        };
+        prepare().map_err(fail("prepare"))?;
+        Ok(Profiles { db, path: path.into() })
+    }
+
+    /// All of them.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn all(&self) -> Result<BTreeMap<String, Profile>, ProfilesError> {
+        let read = || {
+            let mut statement = self.db.prepare("SELECT key, json FROM profile")?;
+            let rows =
+                statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+            rows.collect::<rusqlite::Result<Vec<(String, String)>>>()
+        };
+        let rows = read().map_err(self.fail("read"))?;
+        let parse = |(key, json): (String, String)| Some((key, serde_json::from_str(&json).ok()?));
+        Ok(rows.into_iter().filter_map(parse).collect())
+    }
+
+    /// Keeps a profile.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn put(&self, key: &str, profile: &Profile) -> Result<(), ProfilesError> {
+        let json = serde_json::to_string(profile).unwrap_or_default();
+        let sql = "INSERT OR REPLACE INTO profile VALUES (?1, ?2)";
+        self.db.execute(sql, params![key, json]).map(drop).map_err(self.fail("write"))
+    }
+
+    /// Forgets a profile.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn forget(&self, key: &str) -> Result<(), ProfilesError> {
+        let sql = "DELETE FROM profile WHERE key = ?1";
+        self.db.execute(sql, [key]).map(drop).map_err(self.fail("write"))
+    }
+
+    fn fail(&self, operation: &'static str) -> impl FnOnce(rusqlite::Error) -> ProfilesError + '_ {
+        move |source| ProfilesError { operation, path: self.path.clone(), source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctlmgr_model::{Bytes, Character, Io, Millis};
+
+    #[test]
+    fn profiles_survive_reopening_and_garbage_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("var/lib/ctlmgr/profiles.db");
+        let profile = Profile {
+            character: Character::RandomRead,
+            starts: 2,
+            io: Io { read: Bytes::mib(3), reads: 768, ..Io::default() },
+            lasts: Millis(1500),
+            steady_per_sec: Bytes(7),
+            learned_unix: 9,
+        };
+        let store = Profiles::open(&path).unwrap();
+        store.put("shop/db", &profile).unwrap();
+        store.put("gone", &profile).unwrap();
+        store.forget("gone").unwrap();
+        store.db.execute("INSERT INTO profile VALUES ('odd', '{')", []).unwrap();
+        drop(store);
+        let all = Profiles::open(&path).unwrap().all().unwrap();
+        assert_eq!(all, BTreeMap::from([("shop/db".to_owned(), profile)]));
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        let error = Profiles::open(&dir.path().join("file/profiles.db")).unwrap_err();
+        assert!(error.to_string().contains("profiles.db"), "{error}");
+    }
+}

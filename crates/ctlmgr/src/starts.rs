@@ -1,0 +1,204 @@
+//! `ctlmgr queue` and `ctlmgr profile`.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use ctlmgr_api::{Client, Forget, KeyedProfile, Queue, QueueChange};
+use ctlmgr_model::Mode;
+use ctlmgr_policy::gate;
+use hyper::Method;
+
+use crate::cli::{ProfileCommand, QueueCommand};
+use crate::daemon::present;
+use crate::{Failure, print_json, show};
+
+/// Clears the screen and goes to its top left corner (ECMA-48 ED, CUP).
+const CLEAR: &str = "\x1b[2J\x1b[H";
+/// Between two looks at the queue.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// `ctlmgr queue`.
+pub(crate) async fn queue(
+    client: &Client,
+    command: Option<QueueCommand>,
+    json: bool,
+) -> Result<u8, Failure> {
+    let change = match command {
+        None => return present(json, &client.get::<Queue>("/v1/queue").await?, table),
+        Some(QueueCommand::Watch) => return watch(client, json).await,
+        Some(QueueCommand::Skip { name }) => QueueChange::Skip(name),
+        Some(QueueCommand::Cancel { name }) => QueueChange::Cancel(name),
+        Some(QueueCommand::Release) => QueueChange::Release,
+        Some(QueueCommand::Hold) => QueueChange::Hold,
+    };
+    let queue: Queue = client.send(Method::PUT, "/v1/queue", &change).await?;
+    if queue.mode != Mode::Act && change == QueueChange::Hold {
+        eprintln!("ctlmgr: starts: {}; nobody waits until it is act", queue.mode);
+    }
+    present(json, &queue, table)
+}
+
+async fn watch(client: &Client, json: bool) -> Result<u8, Failure> {
+    let mut last = Queue::default();
+    loop {
+        let queue: Queue = client.get("/v1/queue").await?;
+        let is_changed = names(&queue) != names(&last);
+        match (json, std::io::stdout().is_terminal()) {
+            (false, true) => {
+                print!("{CLEAR}");
+                table(&queue);
+                std::io::stdout().flush()?;
+            }
+            (true, _) if is_changed => show::line(&serde_json::to_string(&queue)?),
+            (false, false) if is_changed => table(&queue),
+            _ => {}
+        }
+        last = queue;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// What makes one view differ from another, apart from time.
+fn names(queue: &Queue) -> (bool, Vec<(&str, &str)>, Vec<&str>) {
+    let waiting = queue.waiting.iter().map(|w| (w.name.as_str(), w.reason.as_str())).collect();
+    (queue.is_held, waiting, queue.starting.iter().map(|s| s.name.as_str()).collect())
+}
+
+fn table(queue: &Queue) {
+    let held = if queue.is_held { ", all held by the operator" } else { "" };
+    let c = &queue.counters;
+    show::line(&format!(
+        "starts: {}{held}; {} let go, {} of them after waiting, {} overdue",
+        queue.mode, c.admitted, c.waited, c.overdue
+    ));
+    if queue.waiting.is_empty() && queue.starting.is_empty() {
+        return show::line("Nobody waits and nobody starts.");
+    }
+    show::line("");
+    show::line(&format!(
+        "{:<24} {:<16} {:>8} {:>6}  STATE",
+        "NAME", "CHARACTER", "SECONDS", "LIMIT"
+    ));
+    let character = |c: Option<ctlmgr_model::Character>| c.map_or("-", |c| c.as_str());
+    for s in &queue.starting {
+        let (name, secs) = (show::cut(&s.name, 24), s.lasted_ms / 1000);
+        let what = character(s.character);
+        show::line(&format!(
+            "{name:<24} {what:<16} {secs:>8} {:>6}  starts, batch {}",
+            "-", s.batch
+        ));
+    }
+    for w in &queue.waiting {
+        let (name, secs) = (show::cut(&w.name, 24), w.waited_ms / 1000);
+        let what = character(w.character);
+        show::line(&format!("{name:<24} {what:<16} {secs:>8} {:>6}  waits", w.longest_ms / 1000));
+        show::line(&format!("    {}", w.reason));
+        if !w.behind.is_empty() {
+            show::line(&format!("    behind {}", show::cut(&w.behind.join(", "), 68)));
+        }
+    }
+}
+
+/// `ctlmgr profile`.
+pub(crate) async fn profile(
+    client: &Client,
+    command: ProfileCommand,
+    json: bool,
+) -> Result<u8, Failure> {
+    match command {
+        ProfileCommand::List => present(json, &all(client).await?, |list| profiles(list)),
+        ProfileCommand::Show { key } => {
+            let found = all(client).await?.into_iter().find(|p| p.key == key);
+            let found =
+                found.ok_or_else(|| anyhow!("no profile `{key}`; see ctlmgr profile list"))?;
+            present(json, &found, details)
+        }
+        ProfileCommand::Forget { key } => {
+            let left: Vec<KeyedProfile> =
+                client.send(Method::DELETE, "/v1/profiles", &Forget { key }).await?;
+            present(json, &left, |list| profiles(list))
+        }
+        ProfileCommand::Export { file } => export(&all(client).await?, &file),
+        ProfileCommand::Import { file } => {
+            let list = import(&file)?;
+            let all: Vec<KeyedProfile> = client.send(Method::PUT, "/v1/profiles", &list).await?;
+            present(json, &all, |list| profiles(list))
+        }
+    }
+}
+
+async fn all(client: &Client) -> Result<Vec<KeyedProfile>, Failure> {
+    Ok(client.get("/v1/profiles").await?)
+}
+
+fn export(list: &[KeyedProfile], file: &Path) -> Result<u8, Failure> {
+    if file == Path::new("-") {
+        print_json(&list)?;
+        return Ok(0);
+    }
+    let text = serde_json::to_string_pretty(list)?;
+    std::fs::write(file, text).with_context(|| format!("failed to write {}", file.display()))?;
+    Ok(0)
+}
+
+fn import(file: &Path) -> Result<Vec<KeyedProfile>, Failure> {
+    let mut text = String::new();
+    let read = match file == Path::new("-") {
+        true => std::io::stdin().read_to_string(&mut text),
+        false => std::fs::File::open(file).and_then(|mut f| f.read_to_string(&mut text)),
+    };
+    read.with_context(|| format!("failed to read {}", file.display()))
+        .map_err(Failure::bad_input)?;
+    let mut reader = serde_json::Deserializer::from_str(&text);
+    let list = serde_path_to_error::deserialize(&mut reader);
+    list.with_context(|| format!("{} holds no profiles", file.display()))
+        .map_err(Failure::bad_input)
+}
+
+fn profiles(list: &[KeyedProfile]) {
+    if list.is_empty() {
+        return show::line("Nothing was learned yet: containers have to start while ctlmgr runs.");
+    }
+    show::line(&format!(
+        "{:<36} {:<16} {:>6} {:>9} {:>9}",
+        "KEY", "CHARACTER", "STARTS", "READ", "WRITTEN"
+    ));
+    for KeyedProfile { key, profile } in list {
+        show::line(&format!(
+            "{:<36} {:<16} {:>6} {:>9} {:>9}",
+            show::cut(key, 36),
+            profile.character,
+            profile.starts,
+            profile.io.read.to_string(),
+            profile.io.written.to_string()
+        ));
+    }
+}
+
+fn details(keyed: &KeyedProfile) {
+    let KeyedProfile { key, profile } = keyed;
+    let io = &profile.io;
+    let mean = |bytes: u64, requests: u64| ctlmgr_model::Bytes(bytes / requests.max(1));
+    show::line(key);
+    for (what, value) in [
+        ("character", profile.character.to_string()),
+        ("starts", format!("{}, the last at Unix time {}", profile.starts, profile.learned_unix)),
+        ("lasts", format!("{} ms", profile.lasts.0)),
+        ("reads", format!("{} in {} requests of {}", io.read, io.reads, mean(io.read.0, io.reads))),
+        (
+            "writes",
+            format!(
+                "{} in {} requests of {}",
+                io.written,
+                io.writes,
+                mean(io.written.0, io.writes)
+            ),
+        ),
+        ("cpu", format!("{} thousandths", gate::busy_milli(io, profile.lasts))),
+        ("after", format!("{}/s", profile.steady_per_sec)),
+    ] {
+        show::line(&format!("  {what:<10} {value}"));
+    }
+}

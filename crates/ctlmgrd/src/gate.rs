@@ -1,0 +1,369 @@
+//! The gate at work: who asks to start, who starts, and what is learned of it.
+//!
+//! A task of its own, beside the loop: a start must never wait for a slow reading or write. It decides
+//! nothing ([`ctlmgr_policy::gate`] does); it keeps time, looks at those that start, and answers. When
+//! it ends, or the daemon does, every connection closes, and whoever asked lets its container start.
+
+mod learned;
+mod questions;
+mod starting;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctlmgr_api::{
+    Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
+    StartRequest,
+};
+use ctlmgr_model::{Millis, Mode, Pressure, Settings};
+use ctlmgr_policy::gate::{self, Admission, Ground, Ticket};
+use ctlmgr_sense::{Containers, Look, Sensor};
+use ctlmgr_store::Profiles;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tracing::info;
+
+use crate::control::Reply;
+use learned::Learned;
+use starting::Member;
+use waiting::{Entry, Known, find, millis};
+
+/// A question to the gate, with the place for its answer.
+#[derive(Debug)]
+pub(crate) enum Question {
+    Start(StartRequest, Reply<StartAnswer>),
+    Queue(Reply<Queue>),
+    Change(QueueChange, Reply<Queue>),
+    Profiles(Reply<Vec<KeyedProfile>>),
+    Keep(Vec<KeyedProfile>, Reply<Vec<KeyedProfile>>),
+    Forget(Forget, Reply<Vec<KeyedProfile>>),
+}
+
+/// While somebody waits or starts, the gate moves this often …
+const STEP: Duration = Duration::from_millis(250);
+/// … and looks this often at those that start.
+const LOOK: Duration = Duration::from_secs(2);
+/// While nothing happens it is woken by questions and by dockerd.
+const REST: Duration = Duration::from_secs(3600);
+
+/// What the gate is made of.
+pub(crate) struct Parts {
+    pub settings: watch::Receiver<Settings>,
+    pub containers: watch::Receiver<Containers>,
+    pub sensor: Arc<Sensor>,
+    /// Where profiles are kept; without it they are learned anew after each start of the daemon.
+    pub store: Option<Profiles>,
+    pub questions: mpsc::Receiver<Question>,
+}
+
+/// Runs the gate until nobody can ask any more; returns what shows the queue.
+pub(crate) fn open(parts: Parts) -> watch::Receiver<Queue> {
+    let (publish, view) = watch::channel(Queue::default());
+    tokio::spawn(Gate::new(parts, publish).run());
+    view
+}
+
+/// What the gate listens to.
+struct Sources {
+    settings: watch::Receiver<Settings>,
+    containers: watch::Receiver<Containers>,
+    questions: mpsc::Receiver<Question>,
+}
+
+struct Gate {
+    settings: Arc<Settings>,
+    containers: Arc<Containers>,
+    sources: Sources,
+    sensor: Arc<Sensor>,
+    learned: Learned,
+    publish: watch::Sender<Queue>,
+    started: Instant,
+    waiting: Vec<Entry>,
+    starting: Vec<Member>,
+    ground: Ground,
+    is_held: bool,
+    last_ticket: u64,
+    batch: u64,
+    counters: StartCounters,
+    /// Starts that dockerd has told of, by id.
+    seen: BTreeMap<String, u32>,
+    looking: Option<JoinHandle<Option<Look>>>,
+    looked_at: Instant,
+}
+
+impl Gate {
+    fn new(parts: Parts, publish: watch::Sender<Queue>) -> Gate {
+        let Parts { mut settings, mut containers, sensor, store, questions } = parts;
+        let now = Instant::now();
+        let settings_now = Arc::new(settings.borrow_and_update().clone());
+        let containers_now = Arc::new(containers.borrow_and_update().clone());
+        Gate {
+            settings: settings_now,
+            containers: containers_now,
+            sources: Sources { settings, containers, questions },
+            sensor,
+            learned: Learned::new(store),
+            publish,
+            started: now,
+            waiting: Vec::new(),
+            starting: Vec::new(),
+            ground: Ground::default(),
+            is_held: false,
+            last_ticket: 0,
+            batch: 0,
+            counters: StartCounters::default(),
+            seen: BTreeMap::new(),
+            looking: None,
+            looked_at: now,
+        }
+    }
+
+    async fn run(mut self) {
+        loop {
+            let is_busy = !self.waiting.is_empty() || !self.starting.is_empty();
+            let pause = if is_busy { STEP } else { REST };
+            let Sources { settings, containers, questions } = &mut self.sources;
+            let mut question = None;
+            // What wakes counts as seen, so what it is has to be remembered.
+            let (has_settings, has_containers) = tokio::select! {
+                asked = questions.recv() => match asked {
+                    Some(asked) => {
+                        question = Some(asked);
+                        (false, false)
+                    }
+                    None => return,
+                },
+                Ok(()) = settings.changed() => (true, false),
+                Ok(()) = containers.changed() => (false, true),
+                () = tokio::time::sleep(pause) => (false, false),
+            };
+            self.note_changes(has_settings, has_containers);
+            question.into_iter().for_each(|first| self.hear_all(first));
+            self.take_look().await;
+            self.move_on();
+        }
+    }
+
+    /// Takes what is new; where a sender is gone, the daemon is about to go too.
+    fn note_changes(&mut self, has_settings: bool, has_containers: bool) {
+        if has_settings || self.sources.settings.has_changed().unwrap_or(false) {
+            self.settings = Arc::new(self.sources.settings.borrow_and_update().clone());
+        }
+        if has_containers || self.sources.containers.has_changed().unwrap_or(false) {
+            self.containers = Arc::new(self.sources.containers.borrow_and_update().clone());
+            self.note_starts();
+        }
+    }
+
+    /// Starts that came by themselves: without the plugin, by restart policy, by another client.
+    fn note_starts(&mut self) {
+        let (containers, now) = (self.containers.clone(), Instant::now());
+        for (id, count) in &containers.starts {
+            let is_new = self.seen.insert(id.clone(), *count) != Some(*count);
+            let is_it = |m: &Member| find(&containers, &m.asked).is_some_and(|f| f.id == *id);
+            let is_there = self.starting.iter().any(is_it);
+            if let (true, false, Some(facts)) = (is_new, is_there, containers.by_id.get(id)) {
+                let known = Known::of(facts, &self.settings, &self.learned);
+                self.join(Member::new(id.clone(), Some(known), now), "came by itself");
+            }
+        }
+        self.seen.retain(|id, _| containers.starts.contains_key(id));
+    }
+
+    fn join(&mut self, mut member: Member, reason: &str) {
+        if self.settings.starts.mode == Mode::Off {
+            return;
+        }
+        if self.starting.is_empty() {
+            self.batch += 1;
+        }
+        member.batch = self.batch;
+        reason.clone_into(&mut member.reason);
+        self.starting.push(member);
+    }
+
+    /// Takes what a look has brought, and takes the next one where it is time.
+    async fn take_look(&mut self) {
+        let now = Instant::now();
+        if self.looking.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(looking) = self.looking.take()
+        {
+            let look = looking.await.ok().flatten().unwrap_or_default();
+            self.starting.iter_mut().for_each(|m| m.follow(&look, now));
+            let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
+            self.ground = Ground {
+                io_full_pct: pct(look.io_pressure),
+                memory_full_pct: pct(look.memory_pressure),
+                cpu_milli: look.cpus.map(|n| n * 1000),
+                cache: look.available,
+            };
+        }
+        let is_wanted = !self.starting.is_empty() || !self.waiting.is_empty();
+        if is_wanted && self.looking.is_none() && now.duration_since(self.looked_at) >= LOOK {
+            self.looked_at = now;
+            let ids: BTreeSet<String> =
+                self.starting.iter().filter_map(|m| m.id().map(str::to_owned)).collect();
+            let sensor = self.sensor.clone();
+            self.looking = Some(tokio::task::spawn_blocking(move || sensor.look_at(&ids).ok()));
+        }
+    }
+
+    /// Who is over leaves, who may start is let go, everybody who wants to know is told.
+    fn move_on(&mut self) {
+        let now = Instant::now();
+        self.introduce();
+        self.settle(now);
+        let before = self.waiting.len();
+        self.waiting.retain(|e| !e.is_forgotten(now));
+        self.counters.abandoned += (before - self.waiting.len()) as u64;
+        let admissions = self.decide(now);
+        let is_acting = self.settings.starts.mode == Mode::Act;
+        for Admission { ticket, may_start, reason, behind } in admissions {
+            let Some(entry) = self.waiting.iter_mut().find(|e| e.ticket == ticket) else {
+                continue;
+            };
+            match (may_start, is_acting) {
+                (true, _) => self.let_go(ticket, &reason),
+                (false, false) => {
+                    self.let_go(ticket, &format!("only observing; would wait: {reason}"));
+                }
+                (false, true) => (entry.reason, entry.behind) = (reason, behind),
+            }
+        }
+        let batch = self.batch;
+        self.waiting.iter_mut().for_each(|e| e.answer_in_time(batch, now));
+        self.publish.send_if_modified(|queue| {
+            let view = self.view();
+            let is_changed = *queue != view;
+            *queue = view;
+            is_changed
+        });
+    }
+
+    /// Looks up those that dockerd had not told of.
+    fn introduce(&mut self) {
+        let known = |asked: &str| {
+            let facts = find(&self.containers, asked)?;
+            Some(Known::of(facts, &self.settings, &self.learned))
+        };
+        for entry in self.waiting.iter_mut().filter(|e| e.known.is_none()) {
+            entry.known = known(&entry.asked);
+        }
+        for member in self.starting.iter_mut().filter(|m| m.known.is_none()) {
+            member.known = known(&member.asked);
+        }
+    }
+
+    fn settle(&mut self, now: Instant) {
+        let by_id = &self.containers.by_id;
+        let is_healthy =
+            |m: &Member| m.id().and_then(|id| by_id.get(id)).is_some_and(|f| f.is_healthy);
+        let over = |m: &Member| m.is_over(&self.settings.starts, is_healthy(m), now);
+        let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.starting)
+            .into_iter()
+            .map(|m| (over(&m), m))
+            .partition(|(why, _)| why.is_some());
+        self.starting = left.into_iter().map(|(_, member)| member).collect();
+        for (why, member) in done {
+            info!(container = member.name(), why, "start is over");
+            let Some(Known { key, .. }) = &member.known else { continue };
+            if let Some(profile) = member.lesson(self.learned.get(key)) {
+                self.learned.learn(key.clone(), profile);
+            }
+        }
+    }
+
+    fn decide(&self, now: Instant) -> Vec<Admission> {
+        let is_acting = self.settings.starts.mode == Mode::Act;
+        let may_tell = is_acting && self.containers.version.is_some();
+        let at = |instant: Instant| {
+            // What came before this daemon came at its beginning, less what it had waited.
+            let after = instant.saturating_duration_since(self.started);
+            let before = self.started.saturating_duration_since(instant);
+            Millis(
+                (ORIGIN + after).saturating_sub(before).as_millis().try_into().unwrap_or(u64::MAX),
+            )
+        };
+        let is_ready = |e: &&Entry| e.is_awaited() && !e.is_unfamiliar(now, may_tell);
+        let (free, gated): (Vec<&Entry>, Vec<&Entry>) =
+            self.waiting.iter().filter(is_ready).partition(|e| self.passes(e).is_some());
+        let mut admissions: Vec<Admission> = Vec::new();
+        for entry in free {
+            let reason = self.passes(entry).unwrap_or_default().to_owned();
+            admissions.push(Admission {
+                ticket: entry.ticket,
+                may_start: true,
+                reason,
+                behind: Vec::new(),
+            });
+        }
+        let starting =
+            |m: &Member| gate::Starting { name: m.name().to_owned(), traits: m.traits() };
+        let queue = gate::Queue {
+            waiting: gated.into_iter().map(|e| e.for_policy(&self.settings, at)).collect(),
+            starting: self.starting.iter().map(starting).collect(),
+            ground: self.ground,
+            is_held: self.is_held,
+        };
+        admissions.extend(gate::admit(&self.settings.starts, &queue, at(now)));
+        admissions
+    }
+
+    /// Why a start is no matter for the gate, if it is none.
+    fn passes(&self, entry: &Entry) -> Option<&'static str> {
+        let is_same = |m: &Member| match (m.id(), &entry.known) {
+            (Some(id), Some(known)) => id == known.id,
+            _ => m.asked == entry.asked,
+        };
+        match () {
+            () if self.settings.starts.mode == Mode::Off => Some("the starts job is off"),
+            () if entry.known.as_ref().is_some_and(|k| !k.is_managed) => Some("not managed"),
+            () if self.starting.iter().any(is_same) => Some("was let go already"),
+            () => None,
+        }
+    }
+
+    fn let_go(&mut self, ticket: Ticket, reason: &str) {
+        let now = Instant::now();
+        let Some(entry) = self.waiting.iter().find(|e| e.ticket == ticket) else { return };
+        let waited = millis(now.duration_since(entry.since));
+        let is_new = self.passes(entry).is_none();
+        let member = Member::new(entry.asked.clone(), entry.known.clone(), now);
+        let (name, source) = (entry.name().to_owned(), entry.source.clone());
+        let is_overdue =
+            entry.known.as_ref().is_some_and(|k| k.longest > Millis(0) && waited >= k.longest.0);
+        if is_new && entry.is_awaited() {
+            self.join(member, reason);
+        }
+        if !self.finish(ticket, StartDecision::Start, reason) {
+            return;
+        }
+        self.counters.admitted += 1;
+        self.counters.waited += u64::from(waited >= millis(STEP) * 2);
+        self.counters.overdue += u64::from(is_overdue);
+        info!(
+            container = name,
+            source,
+            waited_ms = waited,
+            batch = self.batch,
+            reason,
+            "may start"
+        );
+    }
+
+    /// Answers for the last time; `false` if nobody was there to hear it.
+    fn finish(&mut self, ticket: Ticket, decision: StartDecision, reason: &str) -> bool {
+        let Some(at) = self.waiting.iter().position(|e| e.ticket == ticket) else { return false };
+        let mut entry = self.waiting.remove(at);
+        reason.clone_into(&mut entry.reason);
+        entry.answer(decision, self.batch, Instant::now())
+    }
+}
+
+/// Where this daemon's time begins, so that somebody who waited before it can be told apart.
+const ORIGIN: Duration = Duration::from_secs(86_400 * 2);
+
+#[cfg(test)]
+mod tests;

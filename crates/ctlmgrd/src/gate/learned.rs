@@ -1,0 +1,75 @@
+//! What was learned of starts: in memory, and kept off the gate's task.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ctlmgr_api::KeyedProfile;
+use ctlmgr_model::Profile;
+use ctlmgr_store::{Profiles, ProfilesError};
+use tracing::{debug, warn};
+
+/// Profiles by key.
+#[derive(Debug, Default)]
+pub(super) struct Learned {
+    by_key: BTreeMap<String, Profile>,
+    store: Option<Arc<Mutex<Profiles>>>,
+}
+
+impl Learned {
+    /// What the store holds; without one everything is learned anew.
+    pub fn new(store: Option<Profiles>) -> Learned {
+        let all = store.as_ref().map(Profiles::all).transpose().unwrap_or_else(|error| {
+            warn!(error = ctlmgr_host::chain(&error), "what was learned of starts is lost");
+            None
+        });
+        Learned {
+            by_key: all.unwrap_or_default(),
+            store: store.map(|store| Arc::new(Mutex::new(store))),
+        }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&Profile> {
+        self.by_key.get(key)
+    }
+
+    /// Keeps what was learned just now.
+    pub fn learn(&mut self, key: String, mut profile: Profile) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        profile.learned_unix = now.as_secs();
+        self.keep(key, profile);
+    }
+
+    pub fn keep(&mut self, key: String, profile: Profile) {
+        debug!(key, character = %profile.character, starts = profile.starts, "learned");
+        self.by_key.insert(key.clone(), profile.clone());
+        self.write(move |store| store.put(&key, &profile));
+    }
+
+    /// Whether there was such a profile.
+    pub fn forget(&mut self, key: &str) -> bool {
+        let was_there = self.by_key.remove(key).is_some();
+        let key = key.to_owned();
+        self.write(move |store| store.forget(&key));
+        was_there
+    }
+
+    pub fn keyed(&self) -> Vec<KeyedProfile> {
+        let keyed = |(key, profile): (&String, &Profile)| KeyedProfile {
+            key: key.clone(),
+            profile: profile.clone(),
+        };
+        self.by_key.iter().map(keyed).collect()
+    }
+
+    /// Writes to the store; a failure costs only what was learned.
+    fn write(&self, change: impl FnOnce(&Profiles) -> Result<(), ProfilesError> + Send + 'static) {
+        let Some(store) = self.store.clone() else { return };
+        tokio::task::spawn_blocking(move || {
+            let store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = change(&store) {
+                warn!(error = ctlmgr_host::chain(&error), "a profile was not kept");
+            }
+        });
+    }
+}

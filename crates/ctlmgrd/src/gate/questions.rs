@@ -1,0 +1,116 @@
+//! What the gate is asked, and what it shows.
+
+use std::time::Instant;
+
+use ctlmgr_api::{Forget, Queue, QueueChange, StartAnswer, StartDecision, StartRequest};
+use ctlmgr_policy::gate::Ticket;
+
+use super::starting::Member;
+use super::waiting::{Entry, millis};
+use super::{Gate, Question};
+use crate::control::{Refused, Reply};
+
+impl Gate {
+    /// Everything that was asked meanwhile: to move on after each would be slow in a storm.
+    pub(super) fn hear_all(&mut self, first: Question) {
+        self.hear(first);
+        while let Ok(next) = self.sources.questions.try_recv() {
+            self.hear(next);
+        }
+    }
+
+    fn hear(&mut self, question: Question) {
+        match question {
+            Question::Start(request, reply) => self.hear_start(&request, reply),
+            Question::Queue(reply) => drop(reply.send(Ok(self.view()))),
+            Question::Change(change, reply) => {
+                let result = self.change(&change);
+                self.move_on();
+                drop(reply.send(result.map(|()| self.view())));
+            }
+            Question::Profiles(reply) => drop(reply.send(Ok(self.learned.keyed()))),
+            Question::Keep(list, reply) => {
+                list.into_iter().for_each(|p| self.learned.keep(p.key, p.profile));
+                drop(reply.send(Ok(self.learned.keyed())));
+            }
+            Question::Forget(Forget { key }, reply) => {
+                let result = match self.learned.forget(&key) {
+                    true => Ok(self.learned.keyed()),
+                    false => Err(Refused::NotFound(format!("no profile `{key}`"))),
+                };
+                drop(reply.send(result));
+            }
+        }
+    }
+
+    fn hear_start(&mut self, request: &StartRequest, reply: Reply<StartAnswer>) {
+        let now = Instant::now();
+        let ticket = request.ticket.map(Ticket);
+        let at = self
+            .waiting
+            .iter()
+            .position(|e| Some(e.ticket) == ticket && e.asked == request.container);
+        let at = at.unwrap_or_else(|| {
+            self.last_ticket += 1;
+            self.waiting.push(Entry::new(Ticket(self.last_ticket), request, now));
+            self.waiting.len() - 1
+        });
+        self.waiting[at].hear(reply, request, now);
+    }
+
+    fn change(&mut self, change: &QueueChange) -> Result<(), Refused> {
+        match change {
+            QueueChange::Hold => self.is_held = true,
+            QueueChange::Release => {
+                self.is_held = false;
+                self.waiting.iter_mut().for_each(|e| e.is_released = true);
+            }
+            QueueChange::Skip(name) => self.named(name)?.is_released = true,
+            QueueChange::Cancel(name) => {
+                let ticket = self.named(name)?.ticket;
+                self.finish(ticket, StartDecision::Refuse, "cancelled by the operator");
+                self.counters.cancelled += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn named(&mut self, name: &str) -> Result<&mut Entry, Refused> {
+        let names: Vec<&str> = self.waiting.iter().map(Entry::name).collect();
+        let message = match names.is_empty() {
+            true => "nobody waits".to_owned(),
+            false => format!("`{name}` does not wait; these do: {}", names.join(", ")),
+        };
+        let found = self.waiting.iter_mut().find(|e| e.name() == name || e.asked == name);
+        found.ok_or(Refused::NotFound(message))
+    }
+
+    pub(super) fn view(&self) -> Queue {
+        let now = Instant::now();
+        let settings = &self.settings;
+        let since = |at: Instant| millis(now.duration_since(at));
+        let waiting = |e: &Entry| ctlmgr_api::Waiting {
+            ticket: e.ticket.0,
+            name: e.name().to_owned(),
+            character: e.known.as_ref().and_then(|k| k.traits.character),
+            waited_ms: since(e.since),
+            longest_ms: e.known.as_ref().map_or(settings.starts.max_wait, |k| k.longest).0,
+            reason: e.reason.clone(),
+            behind: e.behind.clone(),
+        };
+        let starting = |m: &Member| ctlmgr_api::Starting {
+            name: m.name().to_owned(),
+            character: m.traits().character,
+            lasted_ms: since(m.since),
+            batch: m.batch,
+            reason: m.reason.clone(),
+        };
+        Queue {
+            mode: settings.starts.mode,
+            is_held: self.is_held,
+            waiting: self.waiting.iter().map(waiting).collect(),
+            starting: self.starting.iter().map(starting).collect(),
+            counters: self.counters,
+        }
+    }
+}

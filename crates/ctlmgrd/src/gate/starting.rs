@@ -1,0 +1,96 @@
+//! Starts under way: what they do, and when they are over.
+
+use std::time::Instant;
+
+use ctlmgr_model::{Bytes, Io, Millis, Profile, StartSettings};
+use ctlmgr_policy::gate::{self, Progress, Traits};
+use ctlmgr_sense::Look;
+
+use super::waiting::{Known, millis};
+
+/// A start under way.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// As it was asked for.
+    pub asked: String,
+    pub known: Option<Known>,
+    pub since: Instant,
+    pub batch: u64,
+    pub reason: String,
+    /// What it did until the last look, and when that was.
+    last: Option<(Io, Instant)>,
+    quiet_since: Option<Instant>,
+    absent_since: Instant,
+    steady_per_sec: Bytes,
+}
+
+impl Member {
+    pub fn new(asked: String, known: Option<Known>, now: Instant) -> Member {
+        Member {
+            asked,
+            known,
+            since: now,
+            batch: 0,
+            reason: String::new(),
+            last: None,
+            quiet_since: None,
+            absent_since: now,
+            steady_per_sec: Bytes::ZERO,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        self.known.as_ref().map_or(&self.asked, |k| &k.name)
+    }
+
+    pub fn id(&self) -> Option<&str> {
+        self.known.as_ref().map(|k| k.id.as_str())
+    }
+
+    pub fn traits(&self) -> Traits {
+        self.known.as_ref().map_or(Traits::default(), |k| k.traits)
+    }
+
+    /// Takes a look at it.
+    pub fn follow(&mut self, look: &Look, now: Instant) {
+        let Some(io) = self.id().and_then(|id| look.io.get(id)).copied() else { return };
+        self.absent_since = now;
+        if let Some((before, at)) = self.last {
+            let passed = Millis(millis(now.duration_since(at)));
+            let moved = io.since(before).moved();
+            let steady = self.known.as_ref().map_or(Bytes::ZERO, |k| k.steady_per_sec);
+            self.steady_per_sec = gate::per_sec(moved, passed);
+            match gate::is_quiet(moved, passed, steady) {
+                true => self.quiet_since = self.quiet_since.or(Some(at)),
+                false => self.quiet_since = None,
+            }
+        }
+        self.last = Some((io, now));
+    }
+
+    /// Whether its start is over, and why.
+    pub fn is_over(
+        &self,
+        settings: &StartSettings,
+        is_healthy: bool,
+        now: Instant,
+    ) -> Option<&'static str> {
+        let since = |at: Instant| Millis(millis(now.duration_since(at)));
+        let progress = Progress {
+            lasted: since(self.since),
+            quiet_for: self.quiet_since.map(since),
+            is_healthy: is_healthy && self.last.is_some(),
+            absent_for: Some(since(self.absent_since)),
+        };
+        gate::is_settled(settings, &progress)
+    }
+
+    /// What its start teaches, if anything was seen of it. How long it was quiet at the end is not part
+    /// of the start.
+    pub fn lesson(&self, known: Option<&Profile>) -> Option<Profile> {
+        let (io, seen_at) = self.last?;
+        let end = self.quiet_since.unwrap_or(seen_at);
+        let lasted = Millis(millis(end.duration_since(self.since)).max(1000));
+        Some(gate::learn(known, io, lasted, self.steady_per_sec))
+    }
+}

@@ -1,0 +1,224 @@
+use super::*;
+use ctlmgr_host::Host;
+use ctlmgr_model::{Bytes, Character, ContainerFacts, Io};
+use tokio::sync::oneshot;
+
+/// A host with one container's cgroup, and everything that the gate listens to.
+struct World {
+    dir: tempfile::TempDir,
+    settings: watch::Sender<Settings>,
+    containers: watch::Sender<Containers>,
+    questions: mpsc::Sender<Question>,
+}
+
+fn id(name: &str) -> String {
+    let digits: String = name.bytes().map(|b| format!("{b:02x}")).collect();
+    format!("{digits:0<64}")
+}
+
+fn facts(name: &str, labels: &[(&str, &str)]) -> ContainerFacts {
+    ContainerFacts {
+        id: id(name),
+        name: Some(name.to_owned()),
+        image: Some(format!("{name}-image")),
+        labels: labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        ..ContainerFacts::default()
+    }
+}
+
+impl World {
+    fn new(mode: Mode, list: Vec<ContainerFacts>) -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().join("sys/fs/cgroup");
+        std::fs::create_dir_all(&top).unwrap();
+        std::fs::write(top.join("cgroup.controllers"), "memory io\n").unwrap();
+        let sensor = Arc::new(Sensor::new(Host::fake(dir.path())).unwrap());
+        let mut all = Settings::default();
+        all.starts.mode = mode;
+        let (settings, settings_seen) = watch::channel(all);
+        let by_id = list.into_iter().map(|f| (f.id.clone(), f)).collect();
+        let known = Containers { by_id, version: Some("test".into()), ..Containers::default() };
+        let (containers, containers_seen) = watch::channel(known);
+        let (questions, heard) = mpsc::channel(1024);
+        let store = Profiles::open(&dir.path().join("profiles.db")).ok();
+        drop(open(Parts {
+            settings: settings_seen,
+            containers: containers_seen,
+            sensor,
+            store,
+            questions: heard,
+        }));
+        World { dir, settings, containers, questions }
+    }
+
+    /// A container of which nothing but its I/O so far is to be seen.
+    fn runs(&self, name: &str, read_mib: u64, reads: u64) {
+        let scope = format!("sys/fs/cgroup/system.slice/docker-{}.scope", id(name));
+        let dir = self.dir.path().join(scope);
+        std::fs::create_dir_all(&dir).unwrap();
+        let stat = format!("8:0 rbytes={} wbytes=0 rios={reads} wios=0\n", read_mib << 20);
+        std::fs::write(dir.join("io.stat"), stat).unwrap();
+        std::fs::write(dir.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
+    }
+
+    async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, Refused> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(question(reply)).await.unwrap();
+        answer.await.unwrap()
+    }
+
+    async fn start(&self, request: StartRequest) -> StartAnswer {
+        self.ask(|reply| Question::Start(request, reply)).await.unwrap()
+    }
+
+    async fn queue(&self) -> Queue {
+        self.ask(Question::Queue).await.unwrap()
+    }
+}
+
+fn wants(name: &str) -> StartRequest {
+    StartRequest { container: name.into(), wait_ms: Some(50), ..StartRequest::default() }
+}
+
+const READER: (&str, &str) = ("ctlmgr.batch.class", "random-read");
+const SCANNER: (&str, &str) = ("ctlmgr.batch.class", "sequential-read");
+
+#[tokio::test]
+async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
+    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("scan", &[SCANNER])]);
+    let db = world.start(wants("db")).await;
+    assert_eq!((db.decision, db.batch), (StartDecision::Start, 1));
+    let scan = world.start(wants(&id("scan")[..12])).await;
+    assert_eq!(scan.decision, StartDecision::Wait);
+    assert_eq!(scan.reason, "sequential-read beside those costs 2.00, more than 1.00");
+    let queue = world.queue().await;
+    assert_eq!(queue.waiting[0].behind, ["db"]);
+    assert_eq!((queue.starting[0].name.as_str(), queue.waiting[0].name.as_str()), ("db", "scan"));
+    // It reads 40 MiB in requests of 4 KiB, and is healthy then.
+    world.runs("db", 40, 10_240);
+    let ask = world.start(StartRequest {
+        ticket: Some(scan.ticket),
+        wait_ms: None,
+        ..wants(&id("scan")[..12])
+    });
+    let healthy = async {
+        world.containers.send_modify(|c| c.by_id.get_mut(&id("db")).unwrap().is_healthy = true);
+    };
+    let (answer, ()) = tokio::join!(ask, healthy);
+    assert_eq!((answer.decision, answer.ticket), (StartDecision::Start, scan.ticket));
+    assert_eq!((answer.batch, answer.reason.as_str()), (2, "nobody else starts"));
+    let profiles = world.ask(Question::Profiles).await.unwrap();
+    assert_eq!((profiles.len(), profiles[0].key.as_str()), (1, "db-image"));
+    assert_eq!(profiles[0].profile.character, Character::RandomRead);
+    assert_eq!(profiles[0].profile.io, Io { read: Bytes::mib(40), reads: 10_240, ..Io::default() });
+}
+
+#[tokio::test]
+async fn while_observing_nobody_waits_and_the_answer_says_what_would_be() {
+    let world = World::new(Mode::Observe, vec![facts("db", &[READER]), facts("scan", &[SCANNER])]);
+    world.start(wants("db")).await;
+    let scan = world.start(wants("scan")).await;
+    assert_eq!(scan.decision, StartDecision::Start);
+    assert!(
+        scan.reason.starts_with("only observing; would wait: sequential-read"),
+        "{}",
+        scan.reason
+    );
+    world.settings.send_modify(|s| s.starts.mode = Mode::Off);
+    assert_eq!(world.start(wants("other")).await.reason, "the starts job is off");
+}
+
+#[tokio::test]
+async fn the_operator_lets_go_cancels_holds_and_releases() {
+    let world = World::new(Mode::Act, vec![facts("a", &[]), facts("b", &[]), facts("c", &[])]);
+    let change = |change| world.ask(move |reply| Question::Change(change, reply));
+    change(QueueChange::Hold).await.unwrap();
+    let ask = |name| world.start(StartRequest { wait_ms: None, ..wants(name) });
+    let operate = async {
+        while world.queue().await.waiting.len() < 3 {
+            tokio::task::yield_now().await;
+        }
+        let nobody = change(QueueChange::Skip("x".into())).await.unwrap_err();
+        assert_eq!(nobody, Refused::NotFound("`x` does not wait; these do: a, b, c".into()));
+        change(QueueChange::Skip("b".into())).await.unwrap();
+        change(QueueChange::Cancel("a".into())).await.unwrap();
+        change(QueueChange::Release).await.unwrap()
+    };
+    let (a, b, c, queue) = tokio::join!(ask("a"), ask("b"), ask("c"), operate);
+    assert_eq!(
+        (a.decision, a.reason.as_str()),
+        (StartDecision::Refuse, "cancelled by the operator")
+    );
+    assert_eq!((b.decision, c.decision), (StartDecision::Start, StartDecision::Start));
+    assert!(!queue.is_held && queue.waiting.is_empty());
+    assert_eq!((queue.counters.admitted, queue.counters.cancelled), (2, 1));
+}
+
+#[tokio::test]
+async fn waiting_goes_on_after_the_daemon_was_replaced_and_ends_in_time() {
+    let world = World::new(Mode::Act, vec![facts("a", &[])]);
+    world.ask(|reply| Question::Change(QueueChange::Hold, reply)).await.unwrap();
+    let old = StartRequest { ticket: Some(77), waited_ms: 44_900, wait_ms: None, ..wants("a") };
+    let answer = world.start(old).await;
+    assert_eq!(answer.reason, "waited its longest time of 45 s");
+    assert!(answer.waited_ms >= 45_000);
+    assert_eq!(world.queue().await.counters.overdue, 1);
+}
+
+#[tokio::test]
+async fn class_critical_and_those_not_managed_never_wait() {
+    let list = vec![
+        facts("a", &[("ctlmgr.class", "critical")]),
+        facts("b", &[("ctlmgr.managed", "false")]),
+    ];
+    let world = World::new(Mode::Act, list);
+    world.ask(|reply| Question::Change(QueueChange::Hold, reply)).await.unwrap();
+    assert_eq!(world.start(wants("a")).await.reason, "its class never waits");
+    assert_eq!(world.start(wants("b")).await.reason, "not managed");
+}
+
+/// 500 at once, each asking again and again as the plugin does: none is lost, none starts twice.
+#[tokio::test]
+async fn five_hundred_at_once() {
+    let list = (0..500).map(|n| facts(&format!("c{n}"), &[])).collect();
+    let world = Arc::new(World::new(Mode::Act, list));
+    world.settings.send_modify(|s| s.starts.max_wait = Millis(3000));
+    let ask = |n: usize| {
+        let world = world.clone();
+        tokio::spawn(async move {
+            let mut request = wants(&format!("c{n}"));
+            loop {
+                let answer = world.start(request.clone()).await;
+                match answer.decision {
+                    StartDecision::Wait => request.ticket = Some(answer.ticket),
+                    StartDecision::Start => return answer,
+                    StartDecision::Refuse => panic!("{answer:?}"),
+                }
+            }
+        })
+    };
+    let all: Vec<_> = (0..500).map(ask).collect();
+    let mut tickets = BTreeSet::new();
+    for task in all {
+        tickets.insert(task.await.unwrap().ticket);
+    }
+    assert_eq!(tickets.len(), 500);
+    let queue = world.queue().await;
+    assert_eq!((queue.counters.admitted, queue.counters.abandoned), (500, 0));
+    assert!(queue.counters.waited >= 484, "16 start at once: {:?}", queue.counters);
+}
+
+#[tokio::test]
+async fn what_starts_by_itself_counts_too_and_goes_when_it_is_not_to_be_seen() {
+    let world = World::new(Mode::Act, vec![facts("boot", &[READER]), facts("scan", &[SCANNER])]);
+    world.containers.send_modify(|c| {
+        c.starts.insert(id("boot"), 1);
+    });
+    while world.queue().await.starting.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.queue().await.starting[0].reason, "came by itself");
+    assert_eq!(world.start(wants("scan")).await.decision, StartDecision::Wait);
+    let again = world.start(wants("boot")).await;
+    assert_eq!(again.reason, "was let go already");
+}

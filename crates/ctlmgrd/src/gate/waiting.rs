@@ -1,0 +1,197 @@
+//! Starts that wait, and what is known of containers.
+
+use std::time::{Duration, Instant};
+
+use ctlmgr_api::{StartAnswer, StartDecision, StartRequest};
+use ctlmgr_model::{Bytes, ContainerFacts, Millis, Settings, Weight, Workload};
+use ctlmgr_policy::entitlement;
+use ctlmgr_policy::gate::{self, Ticket, Traits};
+use ctlmgr_sense::Containers;
+
+use super::learned::Learned;
+use crate::control::Reply;
+
+/// Who does not ask again for so long is forgotten.
+const FORGOTTEN: Duration = Duration::from_secs(5);
+/// dockerd tells of a new container after it has answered: so long an unknown name may become known.
+const INTRODUCTION: Duration = Duration::from_millis(300);
+
+/// A container, as far as starts care.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Known {
+    pub id: String,
+    pub name: String,
+    /// Key of its profile.
+    pub key: String,
+    pub traits: Traits,
+    pub steady_per_sec: Bytes,
+    pub weight: Weight,
+    pub longest: Millis,
+    pub after: Vec<String>,
+    pub is_managed: bool,
+}
+
+impl Known {
+    /// What dockerd, the settings and earlier starts tell of it.
+    pub fn of(facts: &ContainerFacts, settings: &Settings, learned: &Learned) -> Known {
+        let workload = Workload::unstarted(facts.clone());
+        let entitlement = entitlement(settings, &workload);
+        let key = key(&workload, facts);
+        let profile = learned.get(&key);
+        let stated = workload.label("ctlmgr.batch.class").and_then(|text| text.parse().ok());
+        let after = workload.label("ctlmgr.batch.after").unwrap_or_default();
+        let names = after.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Known {
+            id: facts.id.clone(),
+            name: workload.name.0.clone(),
+            traits: gate::traits(profile, stated),
+            steady_per_sec: profile.map_or(Bytes::ZERO, |p| p.steady_per_sec),
+            weight: entitlement.weight,
+            longest: settings.starts.longest_wait(entitlement.class.as_ref()),
+            after: names.map(str::to_owned).collect(),
+            is_managed: entitlement.managed,
+            key,
+        }
+    }
+}
+
+/// What containers that do the same have in common: the compose service, else image and command,
+/// else the name.
+fn key(workload: &Workload, facts: &ContainerFacts) -> String {
+    let service = workload.label("com.docker.compose.service");
+    match (workload.project(), service, &facts.image) {
+        (Some(project), Some(service), _) => format!("{project}/{service}"),
+        (_, _, Some(image)) => match &facts.command {
+            Some(command) => format!("{image} {command}"),
+            None => image.clone(),
+        },
+        _ => workload.name.0.clone(),
+    }
+}
+
+/// A container by name, id, or the beginning of its id if no other begins so.
+pub(super) fn find<'a>(containers: &'a Containers, asked: &str) -> Option<&'a ContainerFacts> {
+    let by_id = &containers.by_id;
+    let named = || by_id.values().find(|f| f.name.as_deref() == Some(asked));
+    let abbreviated = || {
+        let mut all = by_id.range(asked.to_owned()..).take_while(|(id, _)| id.starts_with(asked));
+        all.next().filter(|_| !asked.is_empty() && all.next().is_none()).map(|(_, facts)| facts)
+    };
+    by_id.get(asked).or_else(named).or_else(abbreviated)
+}
+
+/// Where an answer goes, and by when.
+#[derive(Debug)]
+struct Asker {
+    reply: Reply<StartAnswer>,
+    until: Option<Instant>,
+}
+
+/// A start that waits.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub ticket: Ticket,
+    /// As it was asked for.
+    pub asked: String,
+    pub source: String,
+    pub known: Option<Known>,
+    pub since: Instant,
+    /// Without dockerd's word nothing more will be known.
+    pub since_asked_first: Instant,
+    pub is_released: bool,
+    pub reason: String,
+    pub behind: Vec<String>,
+    asked_at: Instant,
+    asker: Option<Asker>,
+}
+
+impl Entry {
+    pub fn new(ticket: Ticket, request: &StartRequest, now: Instant) -> Entry {
+        // Nobody can have waited longer than a day; and time may not reach back that far.
+        let waited = Duration::from_millis(request.waited_ms.min(86_400_000));
+        Entry {
+            ticket,
+            asked: request.container.clone(),
+            source: request.source.clone(),
+            known: None,
+            since: now.checked_sub(waited).unwrap_or(now),
+            since_asked_first: now,
+            is_released: false,
+            reason: String::new(),
+            behind: Vec::new(),
+            asked_at: now,
+            asker: None,
+        }
+    }
+
+    /// Somebody waits for the answer.
+    pub fn hear(&mut self, reply: Reply<StartAnswer>, request: &StartRequest, now: Instant) {
+        let until = request.wait_ms.map(|ms| now + Duration::from_millis(ms.min(60_000)));
+        self.asked_at = now;
+        self.asker = Some(Asker { reply, until });
+    }
+
+    /// The name, or what it was asked for by.
+    pub fn name(&self) -> &str {
+        self.known.as_ref().map_or(&self.asked, |k| &k.name)
+    }
+
+    /// Whether somebody waits for the answer right now.
+    pub fn is_awaited(&self) -> bool {
+        self.asker.as_ref().is_some_and(|a| !a.reply.is_closed())
+    }
+
+    /// Whether nobody will ask again.
+    pub fn is_forgotten(&self, now: Instant) -> bool {
+        !self.is_awaited() && now.duration_since(self.asked_at) > FORGOTTEN
+    }
+
+    /// Whether more may be known of it in a moment.
+    pub fn is_unfamiliar(&self, now: Instant, has_docker: bool) -> bool {
+        has_docker
+            && self.known.is_none()
+            && now.duration_since(self.since_asked_first) < INTRODUCTION
+    }
+
+    /// As the policy sees it; `at` turns instants into times.
+    pub fn for_policy(&self, settings: &Settings, at: impl Fn(Instant) -> Millis) -> gate::Waiting {
+        let known = self.known.as_ref();
+        gate::Waiting {
+            ticket: self.ticket,
+            name: self.name().to_owned(),
+            traits: known.map_or(Traits::default(), |k| k.traits),
+            weight: known.map_or(Weight::DEFAULT, |k| k.weight),
+            since: at(self.since),
+            longest: known.map_or(settings.starts.max_wait, |k| k.longest),
+            after: known.map_or(Vec::new(), |k| k.after.clone()),
+            is_released: self.is_released,
+        }
+    }
+
+    /// Answers whoever waits; `false` if they are gone.
+    pub fn answer(&mut self, decision: StartDecision, batch: u64, now: Instant) -> bool {
+        let Some(asker) = self.asker.take() else { return false };
+        self.asked_at = now;
+        let answer = StartAnswer {
+            decision,
+            ticket: self.ticket.0,
+            batch,
+            waited_ms: millis(now.duration_since(self.since)),
+            reason: self.reason.clone(),
+        };
+        asker.reply.send(Ok(answer)).is_ok()
+    }
+
+    /// Tells whoever wants to know by now that it is not decided.
+    pub fn answer_in_time(&mut self, batch: u64, now: Instant) {
+        let is_time = |a: &Asker| a.until.is_some_and(|until| until <= now);
+        if self.asker.as_ref().is_some_and(is_time) {
+            self.answer(StartDecision::Wait, batch, now);
+        }
+    }
+}
+
+/// A span in milliseconds.
+pub(super) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
