@@ -8,13 +8,18 @@ use anyhow::{Context, Result};
 use crate::{fresh, man, sh};
 
 /// Programs and where they go.
-const PROGRAMS: [(&str, &str); 2] = [("ctlmgr", "usr/bin"), ("ctlmgrd", "usr/sbin")];
+const PROGRAMS: [(&str, &str); 4] = [
+    ("ctlmgr", "usr/bin"),
+    ("ctlmgrd", "usr/sbin"),
+    ("ctlmgr-docker", "usr/libexec/ctlmgr"),
+    ("ctlmgr-runc", "usr/libexec/ctlmgr"),
+];
 
 /// Builds the .deb and returns its path.
 pub fn run() -> Result<PathBuf> {
     fresh::ensure_compiler()?;
-    let build = ["build", "--release", "--locked", "--package", "ctlmgr", "--package", "ctlmgrd"];
-    sh::run(&mut sh::cargo(&build))?;
+    // The product is what the workspace builds by default.
+    sh::run(&mut sh::cargo(&["build", "--release", "--locked"]))?;
     let work = tempfile::tempdir()?;
     let tree = work.path().join("tree");
     for part in ["usr", "lib", "etc"].iter().filter(|p| Path::new("packaging").join(p).exists()) {

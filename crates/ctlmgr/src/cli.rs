@@ -110,6 +110,12 @@ pub enum Command {
         #[command(subcommand)]
         command: ProfileCommand,
     },
+    /// Have dockerd ask ctlmgr before it starts a container, or not.
+    Docker {
+        /// Which one.
+        #[command(subcommand)]
+        command: DockerCommand,
+    },
     /// Batches of containers that start together: plan them without a daemon.
     Batch {
         /// Which one.
@@ -160,6 +166,25 @@ pub enum QueueCommand {
     Release,
     /// Hold all starts, each for its longest wait at most.
     Hold,
+}
+
+/// Commands on dockerd.
+#[derive(Debug, Subcommand)]
+pub enum DockerCommand {
+    /// Have dockerd ask before every start, by its authorization plugin.
+    ///
+    /// Changes /etc/docker/daemon.json, keeps the former beside it, and has dockerd reload. Starts wait
+    /// only once the starts job acts: `ctlmgr mode --job starts act`.
+    Enable {
+        /// Also wrap the runtime of containers created from now on, so that restarts and the boot, which
+        /// dockerd makes by itself, are asked for too.
+        #[arg(long)]
+        runtime: bool,
+    },
+    /// Have dockerd do without ctlmgr, and put its configuration back.
+    Disable,
+    /// Show what dockerd's configuration says.
+    Status,
 }
 
 /// Commands on profiles.

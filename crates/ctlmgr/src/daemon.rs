@@ -51,6 +51,7 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             }
             Command::Record { file, seconds } => recording::record(&client, &file, seconds).await,
             Command::Config { .. }
+            | Command::Docker { .. }
             | Command::Doctor
             | Command::Replay { .. }
             | Command::Memory { .. }

@@ -7,6 +7,7 @@ mod batch_plan;
 pub mod cli;
 mod config;
 mod daemon;
+mod docker;
 mod memory_plan;
 mod offline;
 mod recording;
@@ -65,6 +66,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
         Command::Doctor => offline::doctor(json),
+        Command::Docker { command } => docker::run(&command),
         Command::Replay { file } => recording::again(&file, json),
         command => daemon::run(&cli.socket, command, json),
     }

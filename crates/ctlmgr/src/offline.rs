@@ -31,7 +31,7 @@ pub(crate) fn diff() -> Result<Vec<Difference>, Failure> {
 }
 
 fn ask<T: DeserializeOwned>(what: &str) -> anyhow::Result<T> {
-    let program = program();
+    let program = program("ctlmgrd", "/usr/sbin");
     let output = Command::new(&program)
         .arg(what)
         .env("CTLMGR_LOG", "error")
@@ -45,8 +45,8 @@ fn ask<T: DeserializeOwned>(what: &str) -> anyhow::Result<T> {
         .with_context(|| format!("failed to understand what {} says", program.display()))
 }
 
-/// The daemon beside this program (a build tree), or where packages put it.
-fn program() -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|p| Some(p.parent()?.join("ctlmgrd")));
-    beside.filter(|p| p.exists()).unwrap_or_else(|| PathBuf::from("/usr/sbin/ctlmgrd"))
+/// A program beside this one (a build tree), or where packages put it.
+pub(crate) fn program(name: &str, directory: &str) -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|p| Some(p.parent()?.join(name)));
+    beside.filter(|p| p.exists()).unwrap_or_else(|| PathBuf::from(directory).join(name))
 }

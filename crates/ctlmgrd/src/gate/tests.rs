@@ -1,4 +1,5 @@
 use super::*;
+use crate::control::Refused;
 use ctlmgr_host::Host;
 use ctlmgr_model::{Bytes, Character, ContainerFacts, Io};
 use tokio::sync::oneshot;

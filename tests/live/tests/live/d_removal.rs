@@ -16,10 +16,12 @@ fn removal_reverts_and_purge_removes_the_configuration() -> Result<()> {
         "find / -xdev \\( -path /proc -o -path /run/in -o -path /var/lib/dpkg -o -path /var/tmp \\) -prune -o \
                    -name '*ctlmgr*' -print | grep -v '^/sys\\|ctlmgr.slice\\|/var/log\\|/var/cache' | sort",
     )?;
-    assert!(left.lines().all(|l| l.starts_with("/etc/ctlmgr")), "only configuration stays: {left}");
+    let stays = |l: &str| l.starts_with("/etc/ctlmgr") || l.starts_with("/var/lib/ctlmgr");
+    assert!(left.lines().all(stays), "only configuration and what was learned stay: {left}");
     assert!(std::path::Path::new("/etc/ctlmgr/config.d/10-ctlmgr.toml").exists());
     assert!(!std::path::Path::new("/run/ctlmgr").exists());
     sh("dpkg -P ctlmgr")?;
     assert!(!std::path::Path::new("/etc/ctlmgr").exists());
+    assert!(!std::path::Path::new("/var/lib/ctlmgr").exists());
     Ok(())
 }

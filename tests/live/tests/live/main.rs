@@ -6,4 +6,5 @@ mod b_product;
 mod c_faults;
 mod c_memory;
 mod c_rungs;
+mod c_starts;
 mod d_removal;

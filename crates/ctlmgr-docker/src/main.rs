@@ -1,0 +1,103 @@
+//! dockerd's authorization plugin, and what installs it.
+
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use ctlmgr_docker::ask::LONGEST;
+use ctlmgr_docker::daemon_json::Use;
+use ctlmgr_docker::install::Places;
+use ctlmgr_docker::plugin::{Plugin, serve};
+use tokio::net::UnixListener;
+
+/// Stands between dockerd and ctlmgrd: dockerd asks it before every start.
+///
+/// Run by systemd as ctlmgr-docker.service; operators use `ctlmgr docker`.
+#[derive(Debug, Parser)]
+#[command(name = "ctlmgr-docker", version, max_term_width = 80)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer dockerd on the socket that systemd has opened, or on one of its own.
+    Serve {
+        /// Socket to listen on where systemd has opened none.
+        #[arg(long, default_value = "/run/ctlmgr/docker.sock")]
+        listen: PathBuf,
+        /// Socket of ctlmgrd.
+        #[arg(long, default_value = ctlmgr_api::SOCKET)]
+        daemon: PathBuf,
+    },
+    /// Have dockerd ask before every start.
+    Enable {
+        /// Also wrap the runtime of containers created from now on, so that starts that dockerd makes
+        /// by itself are asked for too.
+        #[arg(long)]
+        runtime: bool,
+    },
+    /// Have dockerd do without ctlmgr again.
+    Disable,
+    /// Show what dockerd's configuration says.
+    Status,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ctlmgr-docker: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn run(command: Command) -> Result<()> {
+    let places = Places::default();
+    match command {
+        Command::Serve { listen, daemon } => {
+            let listener = match inherited()? {
+                Some(listener) => listener,
+                None => UnixListener::bind(&listen)
+                    .with_context(|| format!("failed to listen on {}", listen.display()))?,
+            };
+            serve(listener, Plugin::new(daemon, LONGEST)).await.context("failed to serve dockerd")
+        }
+        Command::Enable { runtime } => {
+            say(&places.enable(Use { plugin: true, runtime }).await?);
+            Ok(())
+        }
+        Command::Disable => {
+            say(&places.disable().await?);
+            Ok(())
+        }
+        Command::Status => {
+            let Use { plugin, runtime } = places.in_use()?;
+            let word = |is_on| if is_on { "enabled" } else { "disabled" };
+            println!("authorization plugin: {}", word(plugin));
+            println!("runtime wrapper: {}", word(runtime));
+            Ok(())
+        }
+    }
+}
+
+fn say(lines: &[String]) {
+    lines.iter().for_each(|line| println!("{line}"));
+}
+
+/// The socket that systemd has opened.
+fn inherited() -> Result<Option<UnixListener>> {
+    let mut sockets = sd_notify::listen_fds().context("failed to read $LISTEN_FDS")?;
+    let Some(fd) = sockets.next() else { return Ok(None) };
+    #[expect(unsafe_code, reason = "systemd hands descriptors over as numbers")]
+    // SAFETY: $LISTEN_FDS says that the descriptor is open and ours; it is taken once.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let listener = std::os::unix::net::UnixListener::from(fd);
+    listener.set_nonblocking(true).context("failed to set up the socket")?;
+    UnixListener::from_std(listener).map(Some).context("failed to take over the socket")
+}

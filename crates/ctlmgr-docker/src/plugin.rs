@@ -1,0 +1,106 @@
+//! The authorization plugin: dockerd's questions, answered.
+//!
+//! Protocol: Docker Engine "Access authorization plugin"; details that matter (no content type, bodies
+//! of any size, a retry with an empty body) are in `docs/starts.md`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::response::Json;
+use axum::routing::post;
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixListener;
+
+use crate::ask::{self, Leave};
+use crate::uri::started;
+
+/// Name under which dockerd knows the plugin.
+pub const NAME: &str = "ctlmgr";
+
+/// What dockerd asks; everything else in it is skipped.
+#[derive(Debug, Default, Deserialize)]
+struct Question {
+    #[serde(rename = "RequestMethod", default)]
+    method: String,
+    #[serde(rename = "RequestUri", default)]
+    uri: String,
+}
+
+/// What dockerd is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Answer {
+    #[serde(rename = "Allow")]
+    allow: bool,
+    #[serde(rename = "Msg", skip_serializing_if = "String::is_empty")]
+    message: String,
+}
+
+impl Answer {
+    fn yes() -> Answer {
+        Answer { allow: true, message: String::new() }
+    }
+}
+
+/// A plugin that asks the daemon at one socket.
+#[derive(Debug)]
+pub struct Plugin {
+    daemon: PathBuf,
+    longest: Duration,
+    unasked: AtomicU64,
+}
+
+impl Plugin {
+    /// Asks the daemon at `daemon`, and holds nobody longer than `longest`.
+    pub fn new(daemon: PathBuf, longest: Duration) -> Plugin {
+        Plugin { daemon, longest, unasked: AtomicU64::new(0) }
+    }
+
+    async fn decide(&self, body: &[u8]) -> Answer {
+        // A retry after this process died comes with an empty body: nobody knows what it was.
+        let question: Question = serde_json::from_slice(body).unwrap_or_default();
+        let Some(container) = started(&question.method, &question.uri) else {
+            return Answer::yes();
+        };
+        match ask::leave(&self.daemon, &container, "docker", self.longest).await {
+            Leave::Start => Answer::yes(),
+            Leave::Refused(reason) => Answer { allow: false, message: reason },
+            Leave::Unasked(why) => {
+                let count = self.unasked.fetch_add(1, Ordering::Relaxed) + 1;
+                eprintln!("<4>start of {container} is allowed unasked ({count} so far): {why}");
+                Answer::yes()
+            }
+        }
+    }
+}
+
+/// Answers dockerd on `listener` for ever.
+///
+/// # Errors
+/// The socket fails.
+pub async fn serve(listener: UnixListener, plugin: Plugin) -> std::io::Result<()> {
+    let app = Router::new()
+        .route("/Plugin.Activate", post(activate))
+        .route("/AuthZPlugin.AuthZReq", post(request))
+        // What was done is done: dockerd asks again when it has the answer.
+        .route("/AuthZPlugin.AuthZRes", post(response))
+        .layer(DefaultBodyLimit::disable())
+        .with_state(Arc::new(plugin));
+    axum::serve(listener, app.into_make_service()).await
+}
+
+async fn activate() -> &'static str {
+    r#"{"Implements":["authz"]}"#
+}
+
+async fn response() -> Json<Answer> {
+    Json(Answer::yes())
+}
+
+async fn request(State(plugin): State<Arc<Plugin>>, body: Bytes) -> Json<Answer> {
+    Json(plugin.decide(&body).await)
+}

@@ -1,0 +1,132 @@
+//! The plugin between a dockerd, which is this test, and a ctlmgrd, which is one too.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Json;
+use axum::routing::post;
+use ctlmgr_api::{Client, StartAnswer, StartDecision, StartRequest};
+use ctlmgr_docker::plugin::{Plugin, serve};
+use hyper::Method;
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+
+struct World {
+    dir: tempfile::TempDir,
+}
+
+impl World {
+    fn new(longest: Duration) -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let world = World { dir };
+        let listener = UnixListener::bind(world.plugin()).unwrap();
+        tokio::spawn(serve(listener, Plugin::new(world.daemon(), longest)));
+        world
+    }
+
+    fn plugin(&self) -> PathBuf {
+        self.dir.path().join("docker.sock")
+    }
+
+    fn daemon(&self) -> PathBuf {
+        self.dir.path().join("api.sock")
+    }
+
+    /// As dockerd asks: raw URI, and a body that only some requests have.
+    async fn ask(&self, method: &str, uri: &str) -> Value {
+        let body = json!({"RequestMethod": method, "RequestUri": uri, "RequestBody": "e30=",
+            "RequestHeaders": {"Accept": "x"}});
+        post_to(&self.plugin(), "/AuthZPlugin.AuthZReq", &body).await
+    }
+}
+
+async fn post_to(socket: &Path, path: &str, body: &Value) -> Value {
+    Client::new(socket).send(Method::POST, path, body).await.unwrap()
+}
+
+/// A daemon that lets everybody go at the third question.
+fn patient_daemon(socket: &Path, last: StartDecision) -> Arc<AtomicU64> {
+    let asked = Arc::new(AtomicU64::new(0));
+    let answer = move |State(asked): State<Arc<AtomicU64>>, Json(request): Json<StartRequest>| async move {
+        let count = asked.fetch_add(1, Ordering::SeqCst);
+        assert!(count == 0 || request.ticket == Some(7), "{request:?}");
+        assert_eq!((request.container.as_str(), request.source.as_str()), ("web-1", "docker"));
+        let decision = if count < 2 { StartDecision::Wait } else { last };
+        Json(StartAnswer { decision, ticket: 7, batch: 1, waited_ms: 0, reason: "so".into() })
+    };
+    let app = Router::new().route("/v1/starts", post(answer)).with_state(asked.clone());
+    let listener = UnixListener::bind(socket).unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await });
+    asked
+}
+
+#[tokio::test]
+async fn it_is_an_authorization_plugin() {
+    let world = World::new(Duration::from_secs(5));
+    let said = post_to(&world.plugin(), "/Plugin.Activate", &json!(null)).await;
+    assert_eq!(said, json!({"Implements": ["authz"]}));
+    let said =
+        post_to(&world.plugin(), "/AuthZPlugin.AuthZRes", &json!({"ResponseStatusCode": 204}))
+            .await;
+    assert_eq!(said, json!({"Allow": true}));
+}
+
+#[tokio::test]
+async fn a_start_is_held_until_it_may_go_and_nothing_else_is() {
+    let world = World::new(Duration::from_secs(5));
+    let asked = patient_daemon(&world.daemon(), StartDecision::Start);
+    for (method, uri) in [
+        ("GET", "/_ping"),
+        ("GET", "/v1.45/containers/json"),
+        ("POST", "/v1.45/containers/create?name=start"),
+        ("DELETE", "/v1.45/containers/web-1"),
+    ] {
+        assert_eq!(world.ask(method, uri).await, json!({"Allow": true}), "{uri}");
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    assert_eq!(world.ask("POST", "/v1.45/containers/web-1/start").await, json!({"Allow": true}));
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn what_the_operator_cancels_is_refused_in_his_words() {
+    let world = World::new(Duration::from_secs(5));
+    patient_daemon(&world.daemon(), StartDecision::Refuse);
+    let said = world.ask("POST", "/containers/web-1/restart").await;
+    assert_eq!(said, json!({"Allow": false, "Msg": "so"}));
+}
+
+#[tokio::test]
+async fn without_a_daemon_or_with_one_that_hangs_everybody_starts() {
+    let world = World::new(Duration::from_secs(30));
+    let yes = json!({"Allow": true});
+    assert_eq!(world.ask("POST", "/containers/web-1/start").await, yes, "no socket");
+    // It accepts nothing: the kernel takes the connection, and nobody ever answers.
+    let _silent = std::os::unix::net::UnixListener::bind(world.daemon()).unwrap();
+    let began = Instant::now();
+    assert_eq!(world.ask("POST", "/containers/web-1/start").await, yes);
+    // Not a measurement: it is held for a slice, not for the thirty seconds that it might be.
+    assert!(began.elapsed() < Duration::from_secs(25));
+}
+
+#[tokio::test]
+async fn a_daemon_that_says_wait_for_ever_is_not_believed() {
+    let world = World::new(Duration::from_millis(1));
+    patient_daemon(&world.daemon(), StartDecision::Wait);
+    assert_eq!(world.ask("POST", "/containers/web-1/start").await, json!({"Allow": true}));
+}
+
+#[tokio::test]
+async fn garbage_and_the_empty_body_of_a_retry_are_allowed() {
+    let world = World::new(Duration::from_secs(5));
+    for body in [json!(null), json!([]), json!({"RequestUri": 5}), json!("x".repeat(8 << 20))] {
+        let said = post_to(&world.plugin(), "/AuthZPlugin.AuthZReq", &body).await;
+        assert_eq!(said, json!({"Allow": true}));
+    }
+}
