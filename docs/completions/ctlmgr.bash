@@ -25,6 +25,9 @@ _ctlmgr() {
             ctlmgr,diff)
                 cmd="ctlmgr__subcmd__diff"
                 ;;
+            ctlmgr,docker)
+                cmd="ctlmgr__subcmd__docker"
+                ;;
             ctlmgr,doctor)
                 cmd="ctlmgr__subcmd__doctor"
                 ;;
@@ -39,6 +42,12 @@ _ctlmgr() {
                 ;;
             ctlmgr,plan)
                 cmd="ctlmgr__subcmd__plan"
+                ;;
+            ctlmgr,profile)
+                cmd="ctlmgr__subcmd__profile"
+                ;;
+            ctlmgr,queue)
+                cmd="ctlmgr__subcmd__queue"
                 ;;
             ctlmgr,record)
                 cmd="ctlmgr__subcmd__record"
@@ -67,11 +76,17 @@ _ctlmgr() {
             ctlmgr__subcmd__batch,plan)
                 cmd="ctlmgr__subcmd__batch__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__batch,run)
+                cmd="ctlmgr__subcmd__batch__subcmd__run"
+                ;;
             ctlmgr__subcmd__batch__subcmd__help,help)
                 cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__help"
                 ;;
             ctlmgr__subcmd__batch__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__batch__subcmd__help,run)
+                cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__run"
                 ;;
             ctlmgr__subcmd__config,check)
                 cmd="ctlmgr__subcmd__config__subcmd__check"
@@ -91,6 +106,30 @@ _ctlmgr() {
             ctlmgr__subcmd__config__subcmd__help,show)
                 cmd="ctlmgr__subcmd__config__subcmd__help__subcmd__show"
                 ;;
+            ctlmgr__subcmd__docker,disable)
+                cmd="ctlmgr__subcmd__docker__subcmd__disable"
+                ;;
+            ctlmgr__subcmd__docker,enable)
+                cmd="ctlmgr__subcmd__docker__subcmd__enable"
+                ;;
+            ctlmgr__subcmd__docker,help)
+                cmd="ctlmgr__subcmd__docker__subcmd__help"
+                ;;
+            ctlmgr__subcmd__docker,status)
+                cmd="ctlmgr__subcmd__docker__subcmd__status"
+                ;;
+            ctlmgr__subcmd__docker__subcmd__help,disable)
+                cmd="ctlmgr__subcmd__docker__subcmd__help__subcmd__disable"
+                ;;
+            ctlmgr__subcmd__docker__subcmd__help,enable)
+                cmd="ctlmgr__subcmd__docker__subcmd__help__subcmd__enable"
+                ;;
+            ctlmgr__subcmd__docker__subcmd__help,help)
+                cmd="ctlmgr__subcmd__docker__subcmd__help__subcmd__help"
+                ;;
+            ctlmgr__subcmd__docker__subcmd__help,status)
+                cmd="ctlmgr__subcmd__docker__subcmd__help__subcmd__status"
+                ;;
             ctlmgr__subcmd__help,batch)
                 cmd="ctlmgr__subcmd__help__subcmd__batch"
                 ;;
@@ -99,6 +138,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__help,diff)
                 cmd="ctlmgr__subcmd__help__subcmd__diff"
+                ;;
+            ctlmgr__subcmd__help,docker)
+                cmd="ctlmgr__subcmd__help__subcmd__docker"
                 ;;
             ctlmgr__subcmd__help,doctor)
                 cmd="ctlmgr__subcmd__help__subcmd__doctor"
@@ -114,6 +156,12 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__help,profile)
+                cmd="ctlmgr__subcmd__help__subcmd__profile"
+                ;;
+            ctlmgr__subcmd__help,queue)
+                cmd="ctlmgr__subcmd__help__subcmd__queue"
                 ;;
             ctlmgr__subcmd__help,record)
                 cmd="ctlmgr__subcmd__help__subcmd__record"
@@ -139,17 +187,59 @@ _ctlmgr() {
             ctlmgr__subcmd__help__subcmd__batch,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__help__subcmd__batch,run)
+                cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__run"
+                ;;
             ctlmgr__subcmd__help__subcmd__config,check)
                 cmd="ctlmgr__subcmd__help__subcmd__config__subcmd__check"
                 ;;
             ctlmgr__subcmd__help__subcmd__config,show)
                 cmd="ctlmgr__subcmd__help__subcmd__config__subcmd__show"
                 ;;
+            ctlmgr__subcmd__help__subcmd__docker,disable)
+                cmd="ctlmgr__subcmd__help__subcmd__docker__subcmd__disable"
+                ;;
+            ctlmgr__subcmd__help__subcmd__docker,enable)
+                cmd="ctlmgr__subcmd__help__subcmd__docker__subcmd__enable"
+                ;;
+            ctlmgr__subcmd__help__subcmd__docker,status)
+                cmd="ctlmgr__subcmd__help__subcmd__docker__subcmd__status"
+                ;;
             ctlmgr__subcmd__help__subcmd__memory,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__memory__subcmd__plan"
                 ;;
             ctlmgr__subcmd__help__subcmd__memory,top)
                 cmd="ctlmgr__subcmd__help__subcmd__memory__subcmd__top"
+                ;;
+            ctlmgr__subcmd__help__subcmd__profile,export)
+                cmd="ctlmgr__subcmd__help__subcmd__profile__subcmd__export"
+                ;;
+            ctlmgr__subcmd__help__subcmd__profile,forget)
+                cmd="ctlmgr__subcmd__help__subcmd__profile__subcmd__forget"
+                ;;
+            ctlmgr__subcmd__help__subcmd__profile,import)
+                cmd="ctlmgr__subcmd__help__subcmd__profile__subcmd__import"
+                ;;
+            ctlmgr__subcmd__help__subcmd__profile,list)
+                cmd="ctlmgr__subcmd__help__subcmd__profile__subcmd__list"
+                ;;
+            ctlmgr__subcmd__help__subcmd__profile,show)
+                cmd="ctlmgr__subcmd__help__subcmd__profile__subcmd__show"
+                ;;
+            ctlmgr__subcmd__help__subcmd__queue,cancel)
+                cmd="ctlmgr__subcmd__help__subcmd__queue__subcmd__cancel"
+                ;;
+            ctlmgr__subcmd__help__subcmd__queue,hold)
+                cmd="ctlmgr__subcmd__help__subcmd__queue__subcmd__hold"
+                ;;
+            ctlmgr__subcmd__help__subcmd__queue,release)
+                cmd="ctlmgr__subcmd__help__subcmd__queue__subcmd__release"
+                ;;
+            ctlmgr__subcmd__help__subcmd__queue,skip)
+                cmd="ctlmgr__subcmd__help__subcmd__queue__subcmd__skip"
+                ;;
+            ctlmgr__subcmd__help__subcmd__queue,watch)
+                cmd="ctlmgr__subcmd__help__subcmd__queue__subcmd__watch"
                 ;;
             ctlmgr__subcmd__memory,help)
                 cmd="ctlmgr__subcmd__memory__subcmd__help"
@@ -169,6 +259,78 @@ _ctlmgr() {
             ctlmgr__subcmd__memory__subcmd__help,top)
                 cmd="ctlmgr__subcmd__memory__subcmd__help__subcmd__top"
                 ;;
+            ctlmgr__subcmd__profile,export)
+                cmd="ctlmgr__subcmd__profile__subcmd__export"
+                ;;
+            ctlmgr__subcmd__profile,forget)
+                cmd="ctlmgr__subcmd__profile__subcmd__forget"
+                ;;
+            ctlmgr__subcmd__profile,help)
+                cmd="ctlmgr__subcmd__profile__subcmd__help"
+                ;;
+            ctlmgr__subcmd__profile,import)
+                cmd="ctlmgr__subcmd__profile__subcmd__import"
+                ;;
+            ctlmgr__subcmd__profile,list)
+                cmd="ctlmgr__subcmd__profile__subcmd__list"
+                ;;
+            ctlmgr__subcmd__profile,show)
+                cmd="ctlmgr__subcmd__profile__subcmd__show"
+                ;;
+            ctlmgr__subcmd__profile__subcmd__help,export)
+                cmd="ctlmgr__subcmd__profile__subcmd__help__subcmd__export"
+                ;;
+            ctlmgr__subcmd__profile__subcmd__help,forget)
+                cmd="ctlmgr__subcmd__profile__subcmd__help__subcmd__forget"
+                ;;
+            ctlmgr__subcmd__profile__subcmd__help,help)
+                cmd="ctlmgr__subcmd__profile__subcmd__help__subcmd__help"
+                ;;
+            ctlmgr__subcmd__profile__subcmd__help,import)
+                cmd="ctlmgr__subcmd__profile__subcmd__help__subcmd__import"
+                ;;
+            ctlmgr__subcmd__profile__subcmd__help,list)
+                cmd="ctlmgr__subcmd__profile__subcmd__help__subcmd__list"
+                ;;
+            ctlmgr__subcmd__profile__subcmd__help,show)
+                cmd="ctlmgr__subcmd__profile__subcmd__help__subcmd__show"
+                ;;
+            ctlmgr__subcmd__queue,cancel)
+                cmd="ctlmgr__subcmd__queue__subcmd__cancel"
+                ;;
+            ctlmgr__subcmd__queue,help)
+                cmd="ctlmgr__subcmd__queue__subcmd__help"
+                ;;
+            ctlmgr__subcmd__queue,hold)
+                cmd="ctlmgr__subcmd__queue__subcmd__hold"
+                ;;
+            ctlmgr__subcmd__queue,release)
+                cmd="ctlmgr__subcmd__queue__subcmd__release"
+                ;;
+            ctlmgr__subcmd__queue,skip)
+                cmd="ctlmgr__subcmd__queue__subcmd__skip"
+                ;;
+            ctlmgr__subcmd__queue,watch)
+                cmd="ctlmgr__subcmd__queue__subcmd__watch"
+                ;;
+            ctlmgr__subcmd__queue__subcmd__help,cancel)
+                cmd="ctlmgr__subcmd__queue__subcmd__help__subcmd__cancel"
+                ;;
+            ctlmgr__subcmd__queue__subcmd__help,help)
+                cmd="ctlmgr__subcmd__queue__subcmd__help__subcmd__help"
+                ;;
+            ctlmgr__subcmd__queue__subcmd__help,hold)
+                cmd="ctlmgr__subcmd__queue__subcmd__help__subcmd__hold"
+                ;;
+            ctlmgr__subcmd__queue__subcmd__help,release)
+                cmd="ctlmgr__subcmd__queue__subcmd__help__subcmd__release"
+                ;;
+            ctlmgr__subcmd__queue__subcmd__help,skip)
+                cmd="ctlmgr__subcmd__queue__subcmd__help__subcmd__skip"
+                ;;
+            ctlmgr__subcmd__queue__subcmd__help,watch)
+                cmd="ctlmgr__subcmd__queue__subcmd__help__subcmd__watch"
+                ;;
             *)
                 ;;
         esac
@@ -176,7 +338,7 @@ _ctlmgr() {
 
     case "${cmd}" in
         ctlmgr)
-            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory batch help"
+            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -194,7 +356,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__batch)
-            opts="-h --json --socket --help plan help"
+            opts="-h --json --socket --help plan run help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -212,7 +374,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__batch__subcmd__help)
-            opts="plan help"
+            opts="plan run help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -253,6 +415,20 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ctlmgr__subcmd__batch__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ctlmgr__subcmd__batch__subcmd__plan)
             opts="-h --rounds --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -264,6 +440,24 @@ _ctlmgr() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__run)
+            opts="-h --dry-run --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -407,6 +601,148 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ctlmgr__subcmd__docker)
+            opts="-h --json --socket --help enable disable status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__disable)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__enable)
+            opts="-h --runtime --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__help)
+            opts="enable disable status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__help__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__help__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__docker__subcmd__status)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ctlmgr__subcmd__doctor)
             opts="-h --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -426,7 +762,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help)
-            opts="status why plan what-if record replay diff revert mode weight config doctor memory batch help"
+            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -440,7 +776,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__batch)
-            opts="plan"
+            opts="plan run"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -454,6 +790,20 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__batch__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__batch__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -512,6 +862,62 @@ _ctlmgr() {
         ctlmgr__subcmd__help__subcmd__diff)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__docker)
+            opts="enable disable status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__docker__subcmd__disable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__docker__subcmd__enable)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__docker__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -610,6 +1016,174 @@ _ctlmgr() {
         ctlmgr__subcmd__help__subcmd__plan)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__profile)
+            opts="list show forget export import"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__profile__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__profile__subcmd__forget)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__profile__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__profile__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__profile__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__queue)
+            opts="watch skip cancel release hold"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__queue__subcmd__cancel)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__queue__subcmd__hold)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__queue__subcmd__release)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__queue__subcmd__skip)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__queue__subcmd__watch)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -834,6 +1408,28 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__mode)
+            opts="-h --job --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --job)
+                    COMPREPLY=($(compgen -W "memory starts" -- "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__plan)
             opts="-h --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -851,9 +1447,403 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ctlmgr__subcmd__plan)
-            opts="-h --json --socket --help"
+        ctlmgr__subcmd__profile)
+            opts="-h --json --socket --help list show forget export import help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__export)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__forget)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__help)
+            opts="list show forget export import help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__help__subcmd__export)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__help__subcmd__forget)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__help__subcmd__import)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__import)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__list)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__profile__subcmd__show)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue)
+            opts="-h --json --socket --help watch skip cancel release hold help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__cancel)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__help)
+            opts="watch skip cancel release hold help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__help__subcmd__cancel)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__help__subcmd__hold)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__help__subcmd__release)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__help__subcmd__skip)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__help__subcmd__watch)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__hold)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__release)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__skip)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__queue__subcmd__watch)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

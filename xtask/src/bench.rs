@@ -4,6 +4,7 @@ mod bomb;
 mod idle;
 mod report;
 mod scene;
+mod starts;
 
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ enum Command {
     Memory(Memory),
     /// What a service feels of a neighbour that runs into its own memory.max.
     Bomb(bomb::Bomb),
+    /// Ways of starting containers that fight for a disk.
+    Starts(starts::Starts),
     /// CPU time of the daemon while many containers rest, beside systemd-oomd's.
     Idle(idle::Idle),
 }
@@ -65,6 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Memory(memory) => run_memory(&kit, memory),
         Command::Bomb(bomb) => bomb::run(&kit, bomb),
         Command::Idle(idle) => idle::run(&kit, idle),
+        Command::Starts(starts) => starts::run(&kit, starts),
     }
 }
 

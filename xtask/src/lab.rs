@@ -32,6 +32,7 @@ pub fn kit() -> Result<Kit> {
         (Path::new("xtask/guest/bench-memory.sh"), "bench-memory.sh"),
         (Path::new("xtask/guest/bench-idle.sh"), "bench-idle.sh"),
         (Path::new("xtask/guest/bench-bomb.sh"), "bench-bomb.sh"),
+        (Path::new("xtask/guest/bench-starts.sh"), "bench-starts.sh"),
     ];
     for (from, name) in sources {
         let to = directory.path().join(name);
@@ -108,7 +109,17 @@ impl Record {
 /// Runs a script of the kit in a fresh guest.
 pub fn run(kit: &Kit, script: &str, within: Duration) -> Result<Record> {
     fresh::ensure_guest_tools()?;
-    let mut machine = vm::restore(&vm::Shape::default(), kit.files())?;
+    let machine = vm::restore(&vm::Shape::default(), kit.files())?;
+    run_in(machine, script, within)
+}
+
+/// The same, with a data disk that takes its time.
+pub fn run_on(kit: &Kit, script: &str, within: Duration, costs: vm::Costs) -> Result<Record> {
+    fresh::ensure_guest_tools()?;
+    run_in(vm::restore_with_disk(kit.files(), costs)?, script, within)
+}
+
+fn run_in(mut machine: vm::Machine, script: &str, within: Duration) -> Result<Record> {
     let mut sink = Sink::default();
     let status =
         machine.run_with(&format!("sh /run/in/{script}"), within, &mut |machine, bytes| {

@@ -76,9 +76,17 @@ impl Merged {
         for (name, value) in inner {
             let key = format!("{table}.{}", name.get_ref());
             let is_table = matches!(key.as_str(), "memory.bystanders" | "starts.class_wait_secs");
-            if let (true, DeValue::Table(deeper)) = (is_table, value.get_ref()) {
-                self.take_keys(source, &key, deeper);
-                continue;
+            match (is_table, value.get_ref()) {
+                (true, DeValue::Table(deeper)) => {
+                    self.take_keys(source, &key, deeper);
+                    continue;
+                }
+                (true, other) => {
+                    let message = format!("expected a table, found {}", kind(other));
+                    self.faults.push(source.fault(name.span().start, &key, message));
+                    continue;
+                }
+                (false, _) => {}
             }
             if !keys::is_known(table, name.get_ref()) {
                 let message = unknown(table, name.get_ref());

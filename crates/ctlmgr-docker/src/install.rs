@@ -87,9 +87,7 @@ impl Places {
             ));
         }
         if self.is_dockerd_active() {
-            if let Err(error) =
-                self.reload(|plugins| !wanted.plugin || plugins.contains(&plugin::NAME)).await
-            {
+            if let Err(error) = self.reload(wanted.plugin).await {
                 self.restore(before.as_deref())?;
                 let _ = self.systemctl(&["reload", "docker.service"]);
                 return Err(
@@ -117,7 +115,7 @@ impl Places {
             }
         }
         if self.is_dockerd_active() {
-            self.reload(|plugins| !plugins.contains(&plugin::NAME)).await?;
+            self.reload(false).await?;
             done.push("dockerd does not ask ctlmgr any more".to_owned());
         }
         self.systemctl(&["disable", "--now", "--quiet", SOCKET_UNIT, SERVICE_UNIT])?;
@@ -217,26 +215,30 @@ impl Places {
         self.run(&self.systemctl, &["is-active", "--quiet", "docker.service"]).is_ok()
     }
 
-    /// Has dockerd read its configuration, and waits until its list of plugins is as it should be.
-    async fn reload(&self, is_right: impl Fn(&[&str]) -> bool) -> Result<()> {
+    /// Has dockerd read its configuration, and waits until it asks the plugin, or does not any more.
+    async fn reload(&self, should_ask: bool) -> Result<()> {
         self.systemctl(&["reload", "docker.service"])?;
-        let client = Client::new(&self.docker);
         let began = Instant::now();
-        loop {
-            let info = client.get::<Value>("/info").await;
-            let list = info.as_ref().ok().and_then(|i| i["Plugins"]["Authorization"].as_array());
-            let names: Vec<&str> = list.into_iter().flatten().filter_map(Value::as_str).collect();
-            match info {
-                Ok(_) if is_right(&names) => return Ok(()),
-                Err(error) if began.elapsed() > PATIENCE => {
-                    return Err(error).context("dockerd does not answer after its reload");
-                }
-                Ok(_) if began.elapsed() > PATIENCE => {
-                    bail!("dockerd did not take over its configuration; see its journal")
-                }
-                _ => tokio::time::sleep(Duration::from_millis(200)).await,
+        for probe in 0_u32.. {
+            let asks = self.asks(probe).await;
+            match asks {
+                Ok(asks) if asks == should_ask => return Ok(()),
+                _ if began.elapsed() < PATIENCE => {}
+                Err(error) => return Err(error.context("dockerd does not answer after its reload")),
+                Ok(_) => bail!("dockerd did not take over its configuration; see its journal"),
             }
+            tokio::time::sleep(Duration::from_millis(200)).await;
         }
+        Ok(())
+    }
+
+    /// Whether dockerd asks the plugin about a request.
+    async fn asks(&self, probe: u32) -> Result<bool> {
+        let uri = format!("{}{}-{probe}", plugin::PROBE, std::process::id());
+        Client::new(&self.docker).get::<Value>(&uri).await?;
+        // Without a plugin there is nobody to ask.
+        let probed = Client::new(&self.plugin).get::<Option<String>>("/ctlmgr/probed").await;
+        Ok(probed.is_ok_and(|last| last == Some(uri)))
     }
 
     fn systemctl(&self, arguments: &[&str]) -> Result<String> {

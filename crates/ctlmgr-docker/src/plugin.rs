@@ -4,15 +4,15 @@
 //! of any size, a retry with an empty body) are in `docs/starts.md`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
-use axum::routing::post;
+use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
 
@@ -52,17 +52,27 @@ pub struct Plugin {
     daemon: PathBuf,
     longest: Duration,
     unasked: AtomicU64,
+    /// The last request of [`PROBE`] that dockerd asked about.
+    probed: Mutex<Option<String>>,
 }
+
+/// A harmless request, with something at the end that tells it from all others: whether dockerd asks about
+/// it is the only sure sign that it uses the plugin (its own list is that of its start).
+pub const PROBE: &str = "/version?ctlmgr-probe=";
 
 impl Plugin {
     /// Asks the daemon at `daemon`, and holds nobody longer than `longest`.
     pub fn new(daemon: PathBuf, longest: Duration) -> Plugin {
-        Plugin { daemon, longest, unasked: AtomicU64::new(0) }
+        Plugin { daemon, longest, unasked: AtomicU64::new(0), probed: Mutex::default() }
     }
 
     async fn decide(&self, body: &[u8]) -> Answer {
         // A retry after this process died comes with an empty body: nobody knows what it was.
         let question: Question = serde_json::from_slice(body).unwrap_or_default();
+        if question.uri.starts_with(PROBE) {
+            *self.probed.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(question.uri.clone());
+        }
         let Some(container) = started(&question.method, &question.uri) else {
             return Answer::yes();
         };
@@ -86,6 +96,7 @@ pub async fn serve(listener: UnixListener, plugin: Plugin) -> std::io::Result<()
     let app = Router::new()
         .route("/Plugin.Activate", post(activate))
         .route("/AuthZPlugin.AuthZReq", post(request))
+        .route("/ctlmgr/probed", get(probed))
         // What was done is done: dockerd asks again when it has the answer.
         .route("/AuthZPlugin.AuthZRes", post(response))
         .layer(DefaultBodyLimit::disable())
@@ -95,6 +106,10 @@ pub async fn serve(listener: UnixListener, plugin: Plugin) -> std::io::Result<()
 
 async fn activate() -> &'static str {
     r#"{"Implements":["authz"]}"#
+}
+
+async fn probed(State(plugin): State<Arc<Plugin>>) -> Json<Option<String>> {
+    Json(plugin.probed.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
 async fn response() -> Json<Answer> {

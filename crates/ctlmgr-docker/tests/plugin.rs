@@ -78,6 +78,19 @@ async fn it_is_an_authorization_plugin() {
 }
 
 #[tokio::test]
+async fn it_tells_which_probe_dockerd_asked_about_last() {
+    let world = World::new(Duration::from_secs(5));
+    let probed = || async {
+        let client = Client::new(world.plugin());
+        client.get::<Option<String>>("/ctlmgr/probed").await.unwrap()
+    };
+    assert_eq!(probed().await, None);
+    world.ask("GET", "/version?ctlmgr-probe=5").await;
+    world.ask("GET", "/version").await;
+    assert_eq!(probed().await.as_deref(), Some("/version?ctlmgr-probe=5"));
+}
+
+#[tokio::test]
 async fn a_start_is_held_until_it_may_go_and_nothing_else_is() {
     let world = World::new(Duration::from_secs(5));
     let asked = patient_daemon(&world.daemon(), StartDecision::Start);

@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, ClassName, Settings, Source, Weight, Workload};
+use ctlmgr_model::{Bytes, Character, ClassName, Settings, Source, Weight, Workload};
 
 /// Weight, promise and floor of one workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,6 +85,9 @@ impl Entitlement {
         self.promise = self.read(workload, "ctlmgr.memory.promise", amount).or(self.promise);
         let flag = |text: &str| bool::from_str(text).map_err(|_| "neither true nor false");
         self.managed = self.read(workload, "ctlmgr.managed", flag).unwrap_or(self.managed);
+        // Of no matter here; but this is where garbage in a label is named.
+        let character = |text: &str| Character::from_str(text).map_err(|_| "no character");
+        let _ = self.read(workload, "ctlmgr.batch.class", character);
     }
 
     fn read<T>(

@@ -304,6 +304,8 @@ pub struct Progress {
     pub quiet_for: Option<Millis>,
     /// Whether its health check says that it is healthy.
     pub is_healthy: bool,
+    /// Whether dockerd says that it has ended.
+    pub has_ended: bool,
     /// For how long no process of it was to be seen.
     pub absent_for: Option<Millis>,
 }
@@ -315,6 +317,7 @@ const ABSENT: Millis = Millis(10_000);
 pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'static str> {
     match progress {
         p if p.is_healthy => Some("healthy"),
+        p if p.has_ended => Some("ended"),
         p if p.absent_for.is_some_and(|t| t >= ABSENT) => Some("ended"),
         p if p.quiet_for.is_some_and(|t| t >= settings.settle) => Some("its disk use is down"),
         p if p.lasted >= settings.settle_at_most => Some("it has had its time"),

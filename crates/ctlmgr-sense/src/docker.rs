@@ -26,6 +26,8 @@ pub struct Containers {
     pub by_id: BTreeMap<String, ContainerFacts>,
     /// How often each was seen to start, by full id.
     pub starts: BTreeMap<String, u32>,
+    /// How often each was seen to end.
+    pub ends: BTreeMap<String, u32>,
     /// Version of dockerd while it answers.
     pub version: Option<String>,
     /// Whether dockerd was asked at least once, with whatever success.
@@ -141,9 +143,11 @@ async fn handle(
         Some("kill") => publish.send_modify(|c| {
             c.by_id.entry(id).and_modify(|f| f.was_signalled = true);
         }),
+        Some("die") => publish.send_modify(|c| *c.ends.entry(id).or_default() += 1),
         Some("destroy") => publish.send_modify(|c| {
             c.by_id.remove(&id);
             c.starts.remove(&id);
+            c.ends.remove(&id);
         }),
         _ => {}
     }

@@ -107,6 +107,11 @@ pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Fa
     Ok(0)
 }
 
+/// The batches of a plan, by names of containers, in the order in which they start.
+pub(crate) fn batches(file: &Path) -> Result<Vec<Vec<String>>, anyhow::Error> {
+    Ok(solve(&read(file)?, None)?.batches)
+}
+
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
     let started = Instant::now();
     let mut reader = serde_json::Deserializer::from_str(text);

@@ -230,6 +230,16 @@ pub enum BatchCommand {
         #[arg(long)]
         rounds: Option<u64>,
     },
+    /// Start containers that exist batch by batch, each batch when the one before is over.
+    ///
+    /// Needs the docker command, and ctlmgrd, which sees when a start is over.
+    Run {
+        /// The containers, as for `plan`; names are those of containers.
+        file: PathBuf,
+        /// Show the plan, and start nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Commands of the memory job.

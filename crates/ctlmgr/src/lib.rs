@@ -4,6 +4,7 @@
 //! all.
 
 mod batch_plan;
+mod batch_run;
 pub mod cli;
 mod config;
 mod daemon;
@@ -62,6 +63,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Memory { command: MemoryCommand::Plan { file } } => memory_plan::run(&file, json),
         Command::Batch { command: BatchCommand::Plan { file, rounds } } => {
             batch_plan::run(&file, rounds, json)
+        }
+        Command::Batch { command: BatchCommand::Run { file, dry_run } } => {
+            batch_run::run(&cli.socket, &file, dry_run, json)
         }
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),

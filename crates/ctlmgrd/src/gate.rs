@@ -44,7 +44,7 @@ pub(crate) enum Question {
 /// While somebody waits or starts, the gate moves this often …
 const STEP: Duration = Duration::from_millis(250);
 /// … and looks this often at those that start.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(1);
 /// While nothing happens it is woken by questions and by dockerd.
 const REST: Duration = Duration::from_secs(3600);
 
@@ -166,7 +166,7 @@ impl Gate {
             let is_there = self.starting.iter().any(is_it);
             if let (true, false, Some(facts)) = (is_new, is_there, containers.by_id.get(id)) {
                 let known = Known::of(facts, &self.settings, &self.learned);
-                self.join(Member::new(id.clone(), Some(known), now), "came by itself");
+                self.join(Member::new(id.clone(), Some(known), &containers, now), "came by itself");
             }
         }
         self.seen.retain(|id, _| containers.starts.contains_key(id));
@@ -257,10 +257,7 @@ impl Gate {
     }
 
     fn settle(&mut self, now: Instant) {
-        let by_id = &self.containers.by_id;
-        let is_healthy =
-            |m: &Member| m.id().and_then(|id| by_id.get(id)).is_some_and(|f| f.is_healthy);
-        let over = |m: &Member| m.is_over(&self.settings.starts, is_healthy(m), now);
+        let over = |m: &Member| m.is_over(&self.settings.starts, &self.containers, now);
         let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.starting)
             .into_iter()
             .map(|m| (over(&m), m))
@@ -330,7 +327,7 @@ impl Gate {
         let Some(entry) = self.waiting.iter().find(|e| e.ticket == ticket) else { return };
         let waited = millis(now.duration_since(entry.since));
         let is_new = self.passes(entry).is_none();
-        let member = Member::new(entry.asked.clone(), entry.known.clone(), now);
+        let member = Member::new(entry.asked.clone(), entry.known.clone(), &self.containers, now);
         let (name, source) = (entry.name().to_owned(), entry.source.clone());
         let is_overdue =
             entry.known.as_ref().is_some_and(|k| k.longest > Millis(0) && waited >= k.longest.0);

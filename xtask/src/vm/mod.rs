@@ -5,6 +5,7 @@
 //! seconds for every run, on disposable overlays.
 
 mod agent;
+mod disk_model;
 mod image;
 mod json_socket;
 mod machine;
@@ -17,7 +18,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Subcommand;
 
-pub use saved::restore;
+pub use disk_model::Costs;
+pub use machine::Machine;
+pub use saved::{restore, restore_with_disk};
 pub use shape::Shape;
 
 use crate::{fresh, sh};

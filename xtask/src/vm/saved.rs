@@ -6,10 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::disk_model::{self, Costs};
 use super::image::{self, FIRST_BOOT, Image};
 use super::machine::{Disks, INPUT_MIB, Machine, Start};
 use super::shape::Shape;
 use crate::sh;
+
+/// Size of the data disk.
+const DATA_MIB: u64 = 1024;
 
 /// A saved machine.
 #[derive(Debug, Clone)]
@@ -69,13 +73,29 @@ fn ensure(shape: &Shape) -> Result<Saved> {
 
 /// A fresh guest of this shape with `put` in /run/in, ready for commands.
 pub fn restore(shape: &Shape, put: &[PathBuf]) -> Result<Machine> {
+    restore_on(shape, put, None)
+}
+
+/// The same, with an empty data disk whose requests cost time.
+pub fn restore_with_disk(put: &[PathBuf], costs: Costs) -> Result<Machine> {
+    // The limit is that of the disk it was booted with, and beyond what the modelled one does.
+    let shape = Shape { throttled_iops: Some(100_000), ..Shape::default() };
+    restore_on(&shape, put, Some(costs))
+}
+
+fn restore_on(shape: &Shape, put: &[PathBuf], costs: Option<Costs>) -> Result<Machine> {
     let lock = lock()?;
     let saved = ensure(shape)?;
     let started = Instant::now();
     let run = image::cache()?.join("run");
     let _ = std::fs::remove_dir_all(&run);
     std::fs::create_dir_all(&run)?;
-    let disks = overlay(&saved, &run)?;
+    let mut disks = overlay(&saved, &run)?;
+    if let (Some(costs), Some((disk, _))) = (costs, &mut disks.data) {
+        let socket = run.join("disk.sock");
+        disk_model::serve(&socket, &run.join("disk.raw"), DATA_MIB << 20, costs)?;
+        *disk = PathBuf::from(format!("nbd:unix:{}", socket.display()));
+    }
     archive(put, &disks.input)?;
     let start = Start::Restore(saved.state());
     let mut machine = Machine::start(&saved.image, shape, &disks, &saved.accelerator, &start)?;
@@ -144,7 +164,7 @@ fn boot_and_save(saved: &Saved) -> Result<()> {
         create(swap, &[&format!("{}M", saved.shape.swap)])?;
     }
     if let Some((data, _)) = &disks.data {
-        create(data, &["1G"])?;
+        create(data, &[&format!("{DATA_MIB}M")])?;
     }
     let mut machine =
         Machine::start(&saved.image, &saved.shape, &disks, &saved.accelerator, &Start::Boot)?;

@@ -124,6 +124,7 @@ fn a_start_is_over_when_healthy_or_quiet_or_gone_or_too_long() {
     let fresh = Progress { lasted: Millis(5000), ..Progress::default() };
     assert_eq!(settled(fresh), None);
     assert_eq!(settled(Progress { is_healthy: true, ..fresh }), Some("healthy"));
+    assert_eq!(settled(Progress { has_ended: true, ..fresh }), Some("ended"));
     assert!(settled(Progress { quiet_for: Some(Millis(9999)), ..fresh }).is_none());
     assert!(settled(Progress { quiet_for: Some(Millis(10_000)), ..fresh }).is_some());
     assert_eq!(settled(Progress { absent_for: Some(Millis(10_000)), ..fresh }), Some("ended"));

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use ctlmgr_model::{Bytes, Io, Millis, Profile, StartSettings};
 use ctlmgr_policy::gate::{self, Progress, Traits};
-use ctlmgr_sense::Look;
+use ctlmgr_sense::{Containers, Look};
 
 use super::waiting::{Known, millis};
 
@@ -22,11 +22,18 @@ pub(super) struct Member {
     quiet_since: Option<Instant>,
     absent_since: Instant,
     steady_per_sec: Bytes,
+    /// How often it had ended when it was let go.
+    ends_before: u32,
 }
 
 impl Member {
-    pub fn new(asked: String, known: Option<Known>, now: Instant) -> Member {
-        Member {
+    pub fn new(
+        asked: String,
+        known: Option<Known>,
+        containers: &Containers,
+        now: Instant,
+    ) -> Member {
+        let member = Member {
             asked,
             known,
             since: now,
@@ -36,7 +43,13 @@ impl Member {
             quiet_since: None,
             absent_since: now,
             steady_per_sec: Bytes::ZERO,
-        }
+            ends_before: 0,
+        };
+        Member { ends_before: member.ends(containers), ..member }
+    }
+
+    fn ends(&self, containers: &Containers) -> u32 {
+        self.id().and_then(|id| containers.ends.get(id)).copied().unwrap_or_default()
     }
 
     pub fn name(&self) -> &str {
@@ -72,14 +85,16 @@ impl Member {
     pub fn is_over(
         &self,
         settings: &StartSettings,
-        is_healthy: bool,
+        containers: &Containers,
         now: Instant,
     ) -> Option<&'static str> {
+        let facts = self.id().and_then(|id| containers.by_id.get(id));
         let since = |at: Instant| Millis(millis(now.duration_since(at)));
         let progress = Progress {
             lasted: since(self.since),
             quiet_for: self.quiet_since.map(since),
-            is_healthy: is_healthy && self.last.is_some(),
+            is_healthy: facts.is_some_and(|f| f.is_healthy) && self.last.is_some(),
+            has_ended: self.ends(containers) > self.ends_before,
             absent_for: Some(since(self.absent_since)),
         };
         gate::is_settled(settings, &progress)

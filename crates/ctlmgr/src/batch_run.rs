@@ -1,0 +1,119 @@
+//! `ctlmgr batch run FILE`: containers that exist, started batch by batch.
+//!
+//! dockerd is asked through its own client, so that its context and credentials apply. When a batch is
+//! over is ctlmgrd's word: it sees each start until it is healthy, quiet, ended or has had its time.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use ctlmgr_api::{Client, Queue};
+
+use crate::{Failure, batch_plan, show};
+
+/// Between two looks at the queue.
+const EVERY: Duration = Duration::from_secs(1);
+/// ctlmgrd learns from dockerd that a container has started; so long that may take.
+const NOTICE: Duration = Duration::from_secs(2);
+/// A dockerd or ctlmgrd that restarts is back within this time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs the command.
+pub(crate) fn run(socket: &Path, file: &Path, is_dry: bool, json: bool) -> Result<u8, Failure> {
+    let batches = match is_dry {
+        true => return batch_plan::run(file, None, json),
+        false => batch_plan::batches(file).map_err(Failure::bad_input)?,
+    };
+    expect_containers(&batches.concat()).map_err(Failure::bad_input)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let client = Client::new(socket);
+    // Without ctlmgrd nobody could tell when a batch is over.
+    runtime.block_on(client.get::<Queue>("/v1/queue"))?;
+    let mut failed = Vec::new();
+    for (number, batch) in batches.iter().enumerate() {
+        show::line(&format!("batch {} of {}: {}", number + 1, batches.len(), batch.join(" ")));
+        failed.extend(start_all(batch));
+        if number + 1 < batches.len() {
+            runtime.block_on(wait_for(&client, batch))?;
+        }
+    }
+    for (name, error) in &failed {
+        eprintln!("ctlmgr: {name} did not start: {error}");
+    }
+    Ok(u8::from(!failed.is_empty()))
+}
+
+/// Fails with the names of all that do not exist, before anything is started.
+fn expect_containers(names: &[String]) -> Result<(), anyhow::Error> {
+    let is_there =
+        |name: &&String| docker(&["container", "inspect", "--format", "x", name]).is_err();
+    let missing: Vec<&str> = names.iter().filter(is_there).map(String::as_str).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false if docker(&["version"]).is_err() => bail!("dockerd does not answer"),
+        false => bail!("no such container: {}; nothing was started", missing.join(", ")),
+    }
+}
+
+/// Starts the containers of a batch at once; returns those that did not start.
+fn start_all(batch: &[String]) -> Vec<(String, anyhow::Error)> {
+    std::thread::scope(|scope| {
+        let started: Vec<_> =
+            batch.iter().map(|name| (name, scope.spawn(move || start(name)))).collect();
+        let joined = |(name, thread): (&String, std::thread::ScopedJoinHandle<'_, _>)| {
+            let result = thread.join().unwrap_or_else(|_| Err(anyhow!("starting it failed")));
+            result.err().map(|error| (name.clone(), error))
+        };
+        started.into_iter().filter_map(joined).collect()
+    })
+}
+
+/// Starts one; if dockerd is away just then, again when it is back.
+fn start(name: &str) -> Result<(), anyhow::Error> {
+    let began = Instant::now();
+    loop {
+        let error = match docker(&["start", name]) {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        if docker(&["version"]).is_ok() || began.elapsed() > PATIENCE {
+            return Err(error);
+        }
+        std::thread::park_timeout(EVERY);
+    }
+}
+
+/// Waits until no start of the batch is under way any more. A daemon that began anew meanwhile does not
+/// know them; the next batch follows then, rather than never.
+async fn wait_for(client: &Client, batch: &[String]) -> Result<(), Failure> {
+    let (mut since, mut away_since) = (Instant::now(), None);
+    loop {
+        tokio::time::sleep(EVERY).await;
+        match client.get::<Queue>("/v1/queue").await {
+            Ok(queue) => {
+                if away_since.take().is_some() {
+                    since = Instant::now();
+                }
+                let is_under_way = queue.starting.iter().any(|s| batch.contains(&s.name));
+                if !is_under_way && since.elapsed() > NOTICE {
+                    return Ok(());
+                }
+            }
+            Err(error) => {
+                let away = away_since.get_or_insert_with(Instant::now);
+                if away.elapsed() > PATIENCE {
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+}
+
+fn docker(arguments: &[&str]) -> Result<(), anyhow::Error> {
+    let output = Command::new("docker").args(arguments).output().context("failed to run docker")?;
+    match output.status.success() {
+        true => Ok(()),
+        false => bail!("{}", String::from_utf8_lossy(&output.stderr).trim()),
+    }
+}

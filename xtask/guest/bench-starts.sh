@@ -1,0 +1,115 @@
+# bench-starts.sh KEY=VALUE…: some containers of five classes with fixed work each, started in one way.
+#   policy        solo, all, fixed-N, delay-SECS, batches, online
+#   per_class     containers of each class
+#   work          how much each does, in parts of about 1.5 s alone
+. /run/in/lib.sh
+for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
+install_ctlmgr /run/in/ctlmgr.deb
+disk=$(readlink -f /dev/disk/by-id/virtio-data)
+
+# Classes of the paper's Table 4: three of fio, one that writes as a database does, one that writes and
+# compacts as an LSM tree does. Each has 64 MiB of the disk to itself.
+arguments() {
+	common="--filename=$disk --offset=$2 --size=64m --direct=1 --ioengine=psync --minimal --randrepeat=1"
+	case $1 in
+	rr) echo "--name=j $common --rw=randread --bs=4k --io_size=$((work * 1024))k" ;;
+	rw) echo "--name=j $common --rw=randwrite --bs=4k --io_size=$((work * 1024))k" ;;
+	sw) echo "--name=j $common --rw=write --bs=128k --io_size=$((work * 32))m" ;;
+	db) echo "--name=j $common --rw=randwrite --bs=16k --fdatasync=8 --io_size=$((work * 3))m" ;;
+	lsm) echo "--name=w $common --rw=write --bs=128k --io_size=$((work * 21))m" \
+		"--name=r $common --rw=read --bs=128k --io_size=$((work * 11))m --stonewall" ;;
+	esac
+}
+character() {
+	case $1 in
+	rr) echo random-read ;;
+	rw | db) echo random-write ;;
+	sw | lsm) echo sequential-write ;;
+	esac
+}
+
+classes="rr rw sw db lsm"
+names= offset=0
+for number in $(seq "$per_class"); do
+	for class in $classes; do
+		label=
+		if [ "$policy" != solo ]; then label="--label ctlmgr.batch.class=$(character "$class")"; fi
+		# shellcheck disable=SC2046,SC2086
+		docker create --name "$class-$number" --network none --device "$disk" $label \
+			--label com.docker.compose.project=bench --label "com.docker.compose.service=$class" \
+			fio fio $(arguments "$class" "$offset") >/dev/null
+		names="$names $class-$number"
+		offset=$((offset + 64 * 1048576))
+	done
+done
+sync
+
+finish() { for name in $names; do docker wait "$name" >/dev/null; done; }
+# What the planner is told: the characters of the classes, and the guidelines of the paper.
+plan() {
+	containers=
+	for name in $names; do
+		containers="$containers,{\"name\":\"$name\",\"bin\":\"$(character "${name%-*}")\"}"
+	done
+	cat <<-EOF
+		{"max_batch":5,"bins":["random-read","random-write","sequential-write"],
+		"penalty":[[0,0,0],[0,1,2],[0,2,1]],"containers":[${containers#,}]}
+	EOF
+}
+began=$(date +%s.%N)
+case $policy in
+solo)
+	for name in $names; do
+		docker start "$name" >/dev/null
+		docker wait "$name" >/dev/null
+	done
+	;;
+all | online)
+	if [ "$policy" = online ]; then
+		ctlmgr docker enable
+		ctlmgr mode --job starts act >/dev/null
+		began=$(date +%s.%N)
+	fi
+	for name in $names; do docker start "$name" >/dev/null & done
+	wait
+	finish
+	;;
+fixed-*)
+	# shellcheck disable=SC2086
+	printf '%s\n' $names | xargs -P "${policy#fixed-}" -I{} sh -c 'docker start {} >/dev/null; docker wait {} >/dev/null'
+	;;
+delay-*)
+	for name in $names; do
+		docker start "$name" >/dev/null &
+		sleep "${policy#delay-}"
+	done
+	wait
+	finish
+	;;
+batches)
+	plan >/var/tmp/plan.json
+	ctlmgr batch run /var/tmp/plan.json
+	finish
+	;;
+esac
+ended=$(date +%s.%N)
+for name in $names; do
+	read -r from to status <<-EOF
+		$(docker inspect -f '{{.State.StartedAt}} {{.State.FinishedAt}} {{.State.ExitCode}}' "$name")
+	EOF
+	awk -v from="$(date -d "$from" +%s.%N)" -v to="$(date -d "$to" +%s.%N)" -v began="$began" -v status="$status" \
+		-v name="$name" 'BEGIN { printf "@{\"name\":\"%s\",\"class\":\"%s\",\"secs\":%.2f,\"since\":%.2f,\"status\":%d}\n",
+			name, substr(name, 1, index(name, "-") - 1), to - from, from - began, status }'
+done
+awk -v from="$began" -v to="$ended" 'BEGIN { printf "@{\"makespan\":\"%.1f\"}\n", to - from }'
+if [ "$policy" = solo ]; then
+	until [ "$(ctlmgr profile list --json | grep -c '"key"')" -ge 5 ]; do sleep 0.5; done
+	ctlmgr profile list
+	ctlmgr profile list --json | tr -d '\n ' | sed 's/^/@{"profiles":/; s/$/}\n/'
+fi
+if [ "$policy" = online ]; then
+	ctlmgr queue
+	ctlmgr docker disable
+fi
+systemctl stop ctlmgr.service
+ctlmgr diff --json | tr -d '\n ' | sed 's/^/@{"diff":/; s/$/}\n/'

@@ -1,0 +1,126 @@
+//! `cargo xtask bench starts`: ways of starting containers that fight for a disk, side by side.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::lab::{self, Kit, Record, mean};
+use crate::vm::Costs;
+use crate::{dist, sh};
+
+#[derive(Debug, clap::Args)]
+pub struct Starts {
+    /// Runs of each policy.
+    #[arg(long, default_value_t = 1)]
+    runs: u32,
+    /// Containers of each of the five classes; three at most, each has a part of the disk to itself.
+    #[arg(long, default_value_t = 2)]
+    per_class: u32,
+    /// How much each of them does, in parts of about 1.5 s alone.
+    #[arg(long, default_value_t = 8)]
+    work: u32,
+    /// A disk on which mixing sequential and random costs, or one with limits only.
+    #[arg(long, default_value = "seek", value_parser = ["seek", "flat"])]
+    disk: String,
+    /// Only policies whose name contains this; solo runs in any case.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
+/// Name for the report, and for the script.
+const POLICIES: [(&str, &str); 6] = [
+    ("all at once", "all"),
+    ("fixed concurrency 3", "fixed-3"),
+    ("fixed concurrency 5", "fixed-5"),
+    ("one every 5 s", "delay-5"),
+    ("the paper's batches, by ctlmgr batch run", "batches"),
+    ("ctlmgr's gate", "online"),
+];
+const CLASSES: [&str; 5] = ["rr", "rw", "sw", "db", "lsm"];
+
+/// Measures, prints the table and keeps it.
+pub fn run(kit: &Kit, starts: &Starts) -> Result<()> {
+    let solo = measure(kit, starts, "solo")?;
+    let mut table = head(starts, &solo)?;
+    for run in 1..=starts.runs {
+        for (name, script) in POLICIES.iter().filter(|(name, _)| name.contains(&starts.only)) {
+            sh::say(&format!("round {run} of {}: {name}", starts.runs));
+            let record = measure(kit, starts, script)?;
+            row(&mut table, name, run, &record, &solo)?;
+            let directory = dist::target().join("bench");
+            std::fs::create_dir_all(&directory)?;
+            std::fs::write(directory.join(format!("starts-{}.md", starts.disk)), &table)?;
+        }
+    }
+    print!("{table}");
+    Ok(())
+}
+
+fn measure(kit: &Kit, starts: &Starts, policy: &str) -> Result<Record> {
+    let costs = Costs {
+        each: Duration::from_micros(200),
+        seek: Duration::from_millis(if starts.disk == "seek" { 6 } else { 0 }),
+        bytes_per_sec: 24 << 20,
+    };
+    let script = format!(
+        "bench-starts.sh policy={policy} per_class={} work={}",
+        starts.per_class, starts.work
+    );
+    let limit = Duration::from_secs(900);
+    let record = lab::run_on(kit, &script, limit, costs)?;
+    record.expect_undone()?;
+    Ok(record)
+}
+
+/// Seconds that a class takes alone.
+fn alone(solo: &Record, class: &str) -> f64 {
+    mean(solo.select(&[("class", class)]), "secs")
+}
+
+fn head(starts: &Starts, solo: &Record) -> Result<String> {
+    let mut out = format!(
+        "Disk `{}`, {} containers of each class.\n\n| class | alone, s | learned as |\n|---|---|---|\n",
+        starts.disk, starts.per_class
+    );
+    let profiles = solo.data.iter().find_map(|v| v["profiles"].as_array());
+    for class in CLASSES {
+        let of_class = |p: &&Value| p["key"] == format!("bench/{class}");
+        let learned = profiles.into_iter().flatten().find(of_class);
+        let character = learned.and_then(|p| p["profile"]["character"].as_str()).unwrap_or("-");
+        writeln!(out, "| {class} | {:.1} | {character} |", alone(solo, class))?;
+    }
+    out.push_str("\n| policy | run | makespan, s | slowdown in the mean / at worst |");
+    for class in CLASSES {
+        write!(out, " {class} |")?;
+    }
+    out.push_str(" longest wait, s | failures |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+    Ok(out)
+}
+
+fn row(out: &mut String, name: &str, run: u32, record: &Record, solo: &Record) -> Result<()> {
+    let makespan = record.data.iter().find_map(|v| v["makespan"].as_str());
+    let makespan = makespan.context("the script said no makespan")?;
+    let mut all = Vec::new();
+    let mut classes = String::new();
+    for class in CLASSES {
+        let slowdowns: Vec<f64> = record
+            .select(&[("class", class)])
+            .filter_map(|v| Some(v["secs"].as_f64()? / alone(solo, class).max(0.01)))
+            .collect();
+        let sum: f64 = slowdowns.iter().sum();
+        write!(classes, " {:.2} |", sum / slowdowns.len().max(1) as f64)?;
+        all.extend(slowdowns);
+    }
+    let jobs = || record.data.iter().filter(|v| v["class"].is_string());
+    let waited = jobs().filter_map(|v| v["since"].as_f64()).fold(0.0, f64::max);
+    let failures = jobs().filter(|v| v["status"] != 0).count();
+    let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
+    let worst = all.iter().copied().fold(0.0, f64::max);
+    writeln!(
+        out,
+        "| {name} | {run} | {makespan} | {mean:.2} / {worst:.2} |{classes} {waited:.0} | {failures} |"
+    )?;
+    Ok(())
+}
