@@ -1,4 +1,5 @@
 use super::*;
+use ctlmgr_model::Io;
 use proptest::prelude::*;
 
 fn settings() -> StartSettings {

@@ -1,0 +1,109 @@
+//! What a start teaches: its character, and a profile of those like it.
+
+use ctlmgr_model::{Bytes, Character, Io, Millis, Profile};
+
+use super::Traits;
+
+/// Below this a container is quiet, whatever it does later, in bytes per second.
+const QUIET_PER_SEC: Bytes = Bytes::mib(1);
+/// A request of at least this size in the mean is part of a sequence: readahead and writeback merge
+/// what lies together (16 KiB is the least that readahead starts with).
+const SEQUENTIAL: Bytes = Bytes(48 * 1024);
+/// One direction prevails with this part of the bytes, in per cent.
+const PREVAILS: u64 = 75;
+/// A start that keeps this part of a processor busy and is quiet otherwise is one of processor time.
+const BUSY_MILLI: u64 = 500;
+
+/// Whether this much in this time is little, for one that moves `steady` per second in normal running.
+pub fn is_quiet(moved: Bytes, passed: Millis, steady: Bytes) -> bool {
+    let most = QUIET_PER_SEC.max(Bytes(steady.0.saturating_mul(2)));
+    per_sec(moved, passed) <= most
+}
+
+/// An amount per second.
+pub fn per_sec(amount: Bytes, passed: Millis) -> Bytes {
+    let whole = u128::from(amount.0) * 1000 / u128::from(passed.0.max(1));
+    Bytes(u64::try_from(whole).unwrap_or(u64::MAX))
+}
+
+/// Processors kept busy, in thousandths.
+pub fn busy_milli(io: &Io, passed: Millis) -> u64 {
+    io.cpu_usec / passed.0.max(1)
+}
+
+/// The character of a start, from the counters of io.stat: direction by bytes, sequential or random by
+/// the mean size of requests. Sequential requests that nothing merges look random to it.
+pub fn classify(io: &Io, lasted: Millis) -> Character {
+    let moved = io.moved();
+    if is_quiet(moved, lasted, Bytes::ZERO) {
+        return match busy_milli(io, lasted) >= BUSY_MILLI {
+            true => Character::Cpu,
+            false => Character::Quiet,
+        };
+    }
+    let prevails =
+        |part: Bytes| u128::from(part.0) * 100 >= u128::from(moved.0) * u128::from(PREVAILS);
+    let is_sequential = |bytes: Bytes, requests: u64| bytes.0 / requests.max(1) >= SEQUENTIAL.0;
+    match () {
+        () if prevails(io.read) => match is_sequential(io.read, io.reads) {
+            true => Character::SequentialRead,
+            false => Character::RandomRead,
+        },
+        () if prevails(io.written) => match is_sequential(io.written, io.writes) {
+            true => Character::SequentialWrite,
+            false => Character::RandomWrite,
+        },
+        () => Character::Mixed,
+    }
+}
+
+/// A mean follows the last starts: each new one counts for at least this part, one in …
+const MEMORY: u32 = 4;
+
+/// What is known after one more start.
+pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> Profile {
+    let Some(known) = known else {
+        let character = classify(&io, lasts);
+        return Profile {
+            character,
+            starts: 1,
+            io,
+            lasts,
+            steady_per_sec: steady,
+            learned_unix: 0,
+        };
+    };
+    let starts = known.starts.saturating_add(1);
+    let mean = |old: u64, new: u64| {
+        let n = u128::from(starts.min(MEMORY));
+        u64::try_from((u128::from(old) * (n - 1) + u128::from(new)) / n).unwrap_or(u64::MAX)
+    };
+    let mixed = Io {
+        read: Bytes(mean(known.io.read.0, io.read.0)),
+        written: Bytes(mean(known.io.written.0, io.written.0)),
+        reads: mean(known.io.reads, io.reads),
+        writes: mean(known.io.writes, io.writes),
+        cpu_usec: mean(known.io.cpu_usec, io.cpu_usec),
+    };
+    let lasts = Millis(mean(known.lasts.0, lasts.0));
+    Profile {
+        character: classify(&mixed, lasts),
+        starts,
+        io: mixed,
+        lasts,
+        steady_per_sec: Bytes(mean(known.steady_per_sec.0, steady.0)),
+        learned_unix: 0,
+    }
+}
+
+/// What a profile says about a start to come; `stated` is what a label says of its character.
+pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
+    let character = stated.or(profile.map(|p| p.character));
+    let reads =
+        |c| matches!(c, Character::RandomRead | Character::SequentialRead | Character::Mixed);
+    Traits {
+        character,
+        cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
+        cache: profile.filter(|p| reads(p.character)).map_or(Bytes::ZERO, |p| p.io.read),
+    }
+}
