@@ -180,6 +180,7 @@ fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault
         "starts.settle_secs" => starts.settle = millis(field.seconds_within(1, 600)?),
         "starts.settle_at_most_secs" => starts.settle_at_most = millis(field.seconds()?),
         "starts.io_full" => starts.io_full = field.percent()?,
+        "starts.freeze" => starts.freeze = field.boolean()?,
         _ => starts.memory_full = field.percent()?,
     }
     Ok(())

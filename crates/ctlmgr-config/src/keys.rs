@@ -218,6 +218,14 @@ pub const KEYS: &[Key] = &[
     ),
     key("starts", "memory_full", "percentage, 0–50 %", "\"10%\"", "The same for memory."),
     key(
+        "starts",
+        "freeze",
+        "true or false",
+        "false",
+        "Whether containers that started without being asked about are frozen until their turn. \
+         Health checks of a frozen container fail.",
+    ),
+    key(
         "starts.class_wait_secs",
         "*",
         "seconds, 0–50",

@@ -1,7 +1,5 @@
 //! `[starts]`, read and refused.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use ctlmgr_config::{ConfigError, Fragment, parse};
 use ctlmgr_model::{Millis, Mode, Settings};
 

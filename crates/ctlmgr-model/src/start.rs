@@ -152,6 +152,8 @@ pub struct StartSettings {
     pub io_full: Percent,
     /// The same for memory.
     pub memory_full: Percent,
+    /// Whether those that nobody asked about are frozen until their turn.
+    pub freeze: bool,
 }
 
 impl Default for StartSettings {
@@ -166,6 +168,7 @@ impl Default for StartSettings {
             settle_at_most: Millis(300_000),
             io_full: Percent(50),
             memory_full: Percent(10),
+            freeze: false,
         }
     }
 }

@@ -106,6 +106,21 @@ impl Sensor {
         })
     }
 
+    /// The cgroup of a container, by its full id.
+    ///
+    /// # Errors
+    /// The hierarchy cannot be listed, or the cgroup cannot be read.
+    pub fn find(&self, id: &str) -> Result<Option<Group>> {
+        let is_it = |(_, kind): &(CgroupPath, Kind)| *kind == Kind::Container(id.to_owned());
+        let Some((path, _)) = walk(&self.cgroups, &[])?.into_iter().find(is_it) else {
+            return Ok(None);
+        };
+        match self.cgroups.open(&path)? {
+            Some(dir) => read_group(&dir),
+            None => Ok(None),
+        }
+    }
+
     /// Reads everything once. Blocks for as long as the kernel takes.
     ///
     /// # Errors

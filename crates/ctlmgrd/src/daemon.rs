@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 
 use crate::calm::Calm;
 use crate::control::{Command, Line};
+use crate::gate::late::{Hand, Permit};
 use crate::history::History;
 use crate::places::Places;
 use crate::recorder::Recorder;
@@ -72,6 +73,8 @@ pub(crate) struct Daemon<U> {
     pub history: History,
     pub recorder: Recorder,
     pub counters: Counters,
+    /// Whether the gate may freeze.
+    pub permit: Permit,
     /// Tells the gate of new settings.
     pub announce: watch::Sender<Settings>,
     pub config_trouble: Option<String>,
@@ -107,6 +110,7 @@ pub async fn run(places: Places, listener: Option<UnixListener>) -> Result<()> {
     let (mut daemon, mut sources, line) = assemble(places)?;
     tokio::spawn(api::serve(listener, line));
     daemon.recover().await;
+    *daemon.permit.lock().await = true;
     notify::ready(&daemon.summary());
     info!(version = env!("CARGO_PKG_VERSION"), mode = %daemon.settings.memory.mode, "running");
     loop {
@@ -143,21 +147,13 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
     let (command_sender, commands) = mpsc::channel(64);
     let (publish, containers) = watch::channel(Containers::default());
     tokio::spawn(watch_containers(places.docker(), publish));
-    let sensor = Arc::new(sensor);
     let (announce, settings_seen) = watch::channel(settings.clone());
-    let (question_sender, questions) = mpsc::channel(1024);
-    let queue = gate::open(gate::Parts {
-        settings: settings_seen,
-        containers: containers.clone(),
-        sensor: sensor.clone(),
-        store: open_profiles(&places),
-        questions,
-    });
     let daemon = Daemon {
         wakes: Wakes::new(host, sensor.cgroups().clone(), wake_sender),
         journal: open_journal(&places),
-        sensor,
+        sensor: Arc::new(sensor),
         actuator: Arc::new(actuator),
+        permit: Permit::default(),
         places,
         settings,
         state: State::default(),
@@ -187,7 +183,32 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         interrupt: signal(SignalKind::interrupt())?,
         alive: tokio::time::interval(notify::watchdog_interval()),
     };
-    Ok((daemon, sources, Line::new(command_sender, question_sender, queue)))
+    let (questions, queue) = open_gate(&daemon, settings_seen);
+    Ok((daemon, sources, Line::new(command_sender, questions, queue)))
+}
+
+/// Opens the gate; returns the way to it, and what shows its queue.
+fn open_gate(
+    daemon: &Daemon<SystemdBus>,
+    settings: watch::Receiver<Settings>,
+) -> (mpsc::Sender<gate::Question>, watch::Receiver<ctlmgr_api::Queue>) {
+    let (sender, questions) = mpsc::channel(1024);
+    let (orders, heard) = mpsc::unbounded_channel();
+    // Without a journal nothing is written, so nobody is frozen.
+    if let Some(journal) = daemon.journal.clone() {
+        let (sensor, actuator) = (daemon.sensor.clone(), daemon.actuator.clone());
+        let hand = Hand { sensor, actuator, journal, permit: daemon.permit.clone() };
+        tokio::spawn(hand.obey(heard));
+    }
+    let queue = gate::open(gate::Parts {
+        settings,
+        containers: daemon.containers.clone(),
+        sensor: daemon.sensor.clone(),
+        store: open_profiles(&daemon.places),
+        questions,
+        orders,
+    });
+    (sender, queue)
 }
 
 /// The profiles, or nothing: then they live as long as the daemon.
@@ -305,7 +326,11 @@ impl<U: UnitProperties> Daemon<U> {
             let _ = notify::attended(writing).await;
         }
         let Some(journal) = &self.journal else { return Ok(Vec::new()) };
+        // Nothing is frozen in the midst of it, and after it only once acting begins anew.
+        let mut may_freeze = self.permit.lock().await;
+        *may_freeze = false;
         let reverted = notify::attended(revert(&self.actuator, journal)).await;
+        drop(may_freeze);
         // What could not be put back is still ours; readings from before are of no use now.
         let left = with_journal(journal, Journal::entries).await.unwrap_or_default();
         self.state.forget_written();
@@ -346,6 +371,7 @@ impl<U: UnitProperties> Daemon<U> {
                 self.config_trouble = Some(format!("bad configuration, not applied: {error}"));
             }
         }
+        *self.permit.lock().await = true;
         self.hurry();
         notify::ready(&self.summary());
     }

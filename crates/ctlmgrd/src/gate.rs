@@ -4,6 +4,7 @@
 //! nothing ([`ctlmgr_policy::gate`] does); it keeps time, looks at those that start, and answers. When
 //! it ends, or the daemon does, every connection closes, and whoever asked lets its container start.
 
+pub(crate) mod late;
 mod learned;
 mod questions;
 mod starting;
@@ -17,7 +18,7 @@ use ctlmgr_api::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest,
 };
-use ctlmgr_model::{Millis, Mode, Pressure, Settings};
+use ctlmgr_model::{Millis, Mode, Pressure, Reason, Settings};
 use ctlmgr_policy::gate::{self, Admission, Ground, Ticket};
 use ctlmgr_sense::{Containers, Look, Sensor};
 use ctlmgr_store::Profiles;
@@ -26,6 +27,7 @@ use tokio::task::JoinHandle;
 use tracing::info;
 
 use crate::control::Reply;
+use late::Order;
 use learned::Learned;
 use starting::Member;
 use waiting::{Entry, Known, find, millis};
@@ -56,6 +58,8 @@ pub(crate) struct Parts {
     /// Where profiles are kept; without it they are learned anew after each start of the daemon.
     pub store: Option<Profiles>,
     pub questions: mpsc::Receiver<Question>,
+    /// Whoever freezes those that nobody asked about.
+    pub orders: mpsc::UnboundedSender<Order>,
 }
 
 /// Runs the gate until nobody can ask any more; returns what shows the queue.
@@ -78,6 +82,7 @@ struct Gate {
     sources: Sources,
     sensor: Arc<Sensor>,
     learned: Learned,
+    orders: mpsc::UnboundedSender<Order>,
     publish: watch::Sender<Queue>,
     started: Instant,
     waiting: Vec<Entry>,
@@ -95,7 +100,7 @@ struct Gate {
 
 impl Gate {
     fn new(parts: Parts, publish: watch::Sender<Queue>) -> Gate {
-        let Parts { mut settings, mut containers, sensor, store, questions } = parts;
+        let Parts { mut settings, mut containers, sensor, store, questions, orders } = parts;
         let now = Instant::now();
         let settings_now = Arc::new(settings.borrow_and_update().clone());
         let containers_now = Arc::new(containers.borrow_and_update().clone());
@@ -105,6 +110,7 @@ impl Gate {
             sources: Sources { settings, containers, questions },
             sensor,
             learned: Learned::new(store),
+            orders,
             publish,
             started: now,
             waiting: Vec::new(),
@@ -166,7 +172,13 @@ impl Gate {
             let is_there = self.starting.iter().any(is_it);
             if let (true, false, Some(facts)) = (is_new, is_there, containers.by_id.get(id)) {
                 let known = Known::of(facts, &self.settings, &self.learned);
-                self.join(Member::new(id.clone(), Some(known), &containers, now), "came by itself");
+                if self.settings.starts.freeze && self.settings.starts.mode == Mode::Act {
+                    self.last_ticket += 1;
+                    self.waiting.push(Entry::late(Ticket(self.last_ticket), known, now));
+                    continue;
+                }
+                let member = Member::new(id.clone(), Some(known), &containers, now);
+                self.join(member, "came by itself");
             }
         }
         self.seen.retain(|id, _| containers.starts.contains_key(id));
@@ -229,7 +241,14 @@ impl Gate {
                 (false, false) => {
                     self.let_go(ticket, &format!("only observing; would wait: {reason}"));
                 }
-                (false, true) => (entry.reason, entry.behind) = (reason, behind),
+                (false, true) => {
+                    if entry.is_late && !std::mem::replace(&mut entry.is_frozen, true) {
+                        let order = Order::Freeze(entry.asked.clone(), Reason(reason.clone()));
+                        // The hand is gone only when the daemon is.
+                        let _ = self.orders.send(order);
+                    }
+                    (entry.reason, entry.behind) = (reason, behind);
+                }
             }
         }
         let batch = self.batch;
@@ -354,6 +373,9 @@ impl Gate {
     fn finish(&mut self, ticket: Ticket, decision: StartDecision, reason: &str) -> bool {
         let Some(at) = self.waiting.iter().position(|e| e.ticket == ticket) else { return false };
         let mut entry = self.waiting.remove(at);
+        if entry.is_frozen {
+            let _ = self.orders.send(Order::Thaw(entry.asked.clone()));
+        }
         reason.clone_into(&mut entry.reason);
         entry.answer(decision, self.batch, Instant::now())
     }

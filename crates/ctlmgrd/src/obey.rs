@@ -93,14 +93,19 @@ impl<U: UnitProperties> Daemon<U> {
     /// Undo by request also stops acting, or the next second would do it all again. Undo first:
     /// a full disk under the override must not stand in its way.
     async fn stop_acting(&mut self) -> Result<Vec<Reverted>, Refused> {
-        let was_acting = self.settings.memory.mode == Mode::Act;
-        if was_acting {
-            self.settings.memory.mode = Mode::Observe;
+        let Settings { memory, starts, .. } = &mut self.settings;
+        let mut acting = Vec::new();
+        for (job, mode) in [(Job::Memory, &mut memory.mode), (Job::Starts, &mut starts.mode)] {
+            if *mode == Mode::Act {
+                *mode = Mode::Observe;
+                acting.push(job);
+            }
         }
+        self.announce.send_replace(self.settings.clone());
         let reverted = self.put_everything_back().await.map_err(failed)?;
-        if was_acting {
-            overrides::set_mode(&self.places.overrides(), Job::Memory, Some(Mode::Observe))
-                .map_err(failed)?;
+        for job in acting {
+            let directory = self.places.overrides();
+            overrides::set_mode(&directory, job, Some(Mode::Observe)).map_err(failed)?;
         }
         Ok(reverted)
     }

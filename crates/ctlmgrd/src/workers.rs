@@ -125,7 +125,7 @@ async fn carry_out<U: UnitProperties>(
 }
 
 /// One step; a knob is written only after the journal knows it.
-async fn carry_out_one<U: UnitProperties>(
+pub(crate) async fn carry_out_one<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
     step: &Step,

@@ -67,7 +67,13 @@ impl Gate {
             }
             QueueChange::Skip(name) => self.named(name)?.is_released = true,
             QueueChange::Cancel(name) => {
-                let ticket = self.named(name)?.ticket;
+                let entry = self.named(name)?;
+                if entry.is_late {
+                    return Err(Refused::Invalid(format!(
+                        "`{name}` runs already; stop it instead"
+                    )));
+                }
+                let ticket = entry.ticket;
                 self.finish(ticket, StartDecision::Refuse, "cancelled by the operator");
                 self.counters.cancelled += 1;
             }

@@ -10,6 +10,7 @@ struct World {
     settings: watch::Sender<Settings>,
     containers: watch::Sender<Containers>,
     questions: mpsc::Sender<Question>,
+    orders: tokio::sync::Mutex<mpsc::UnboundedReceiver<Order>>,
 }
 
 fn id(name: &str) -> String {
@@ -41,6 +42,7 @@ impl World {
         let known = Containers { by_id, version: Some("test".into()), ..Containers::default() };
         let (containers, containers_seen) = watch::channel(known);
         let (questions, heard) = mpsc::channel(1024);
+        let (orders, obeyed) = mpsc::unbounded_channel();
         let store = Profiles::open(&dir.path().join("profiles.db")).ok();
         drop(open(Parts {
             settings: settings_seen,
@@ -48,8 +50,9 @@ impl World {
             sensor,
             store,
             questions: heard,
+            orders,
         }));
-        World { dir, settings, containers, questions }
+        World { dir, settings, containers, questions, orders: obeyed.into() }
     }
 
     /// A container of which nothing but its I/O so far is to be seen.
@@ -222,4 +225,29 @@ async fn what_starts_by_itself_counts_too_and_goes_when_it_is_not_to_be_seen() {
     assert_eq!(world.start(wants("scan")).await.decision, StartDecision::Wait);
     let again = world.start(wants("boot")).await;
     assert_eq!(again.reason, "was let go already");
+}
+
+/// Nobody was asked about it: it is frozen while it would wait, and runs on when it is its turn.
+#[tokio::test]
+async fn a_late_one_is_frozen_until_its_turn() {
+    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
+    world.settings.send_modify(|s| s.starts.freeze = true);
+    world.start(wants("db")).await;
+    world.containers.send_modify(|c| {
+        c.starts.insert(id("boot"), 1);
+    });
+    while world.queue().await.waiting.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut orders = world.orders.lock().await;
+    let order = orders.recv().await.unwrap();
+    let reason = "sequential-read beside those costs 2.00, more than 1.00";
+    assert!(matches!(order, Order::Freeze(who, why) if who == id("boot") && why.0 == reason));
+    let cancel = QueueChange::Cancel("boot".into());
+    let refused = world.ask(|reply| Question::Change(cancel, reply)).await.unwrap_err();
+    assert_eq!(refused, Refused::Invalid("`boot` runs already; stop it instead".into()));
+    let skip = QueueChange::Skip("boot".into());
+    world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
+    assert!(matches!(orders.recv().await.unwrap(), Order::Thaw(who) if who == id("boot")));
+    assert_eq!(world.queue().await.starting.len(), 2);
 }

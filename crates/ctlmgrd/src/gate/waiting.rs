@@ -99,6 +99,9 @@ pub(super) struct Entry {
     /// Without dockerd's word nothing more will be known.
     pub since_asked_first: Instant,
     pub is_released: bool,
+    /// Whether it runs already, and is held by the freezer.
+    pub is_late: bool,
+    pub is_frozen: bool,
     pub reason: String,
     pub behind: Vec<String>,
     asked_at: Instant,
@@ -117,11 +120,20 @@ impl Entry {
             since: now.checked_sub(waited).unwrap_or(now),
             since_asked_first: now,
             is_released: false,
+            is_late: false,
+            is_frozen: false,
             reason: String::new(),
             behind: Vec::new(),
             asked_at: now,
             asker: None,
         }
+    }
+
+    /// A container that started without being asked about.
+    pub fn late(ticket: Ticket, known: Known, now: Instant) -> Entry {
+        let request = StartRequest { container: known.id.clone(), ..StartRequest::default() };
+        let source = "by itself".to_owned();
+        Entry { is_late: true, source, known: Some(known), ..Entry::new(ticket, &request, now) }
     }
 
     /// Somebody waits for the answer.
@@ -138,7 +150,7 @@ impl Entry {
 
     /// Whether somebody waits for the answer right now.
     pub fn is_awaited(&self) -> bool {
-        self.asker.as_ref().is_some_and(|a| !a.reply.is_closed())
+        self.is_late || self.asker.as_ref().is_some_and(|a| !a.reply.is_closed())
     }
 
     /// Whether nobody will ask again.
@@ -170,7 +182,7 @@ impl Entry {
 
     /// Answers whoever waits; `false` if they are gone.
     pub fn answer(&mut self, decision: StartDecision, batch: u64, now: Instant) -> bool {
-        let Some(asker) = self.asker.take() else { return false };
+        let Some(asker) = self.asker.take() else { return self.is_late };
         self.asked_at = now;
         let answer = StartAnswer {
             decision,

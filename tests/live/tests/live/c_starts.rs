@@ -251,3 +251,27 @@ fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     drop(writer);
     Ok(())
 }
+
+#[test]
+fn one_that_nobody_asked_about_is_frozen_until_its_turn_and_never_left_so() -> Result<()> {
+    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", "[starts]\nfreeze = true\n")?;
+    let ctlmgr = Ctlmgr::start("observe")?;
+    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", "[starts]\nfreeze = true\n")?;
+    sh("ctlmgr mode --job starts act")?;
+    let label = "--label ctlmgr.batch.class";
+    let _db = Container::run("db", &format!("{label}=random-read busybox sleep 100000"))?;
+    eventually("db starts", || Ok(queue()?["starting"][0]["name"] == "db"))?;
+    let scan = Container::run("scan", &format!("{label}=sequential-read busybox sleep 100000"))?;
+    eventually("scan is frozen", || Ok(scan.knob("cgroup.freeze")? == 1))?;
+    ensure!(sh("ctlmgr queue")?.contains("behind db"));
+    ensure!(sh("ctlmgr diff")?.contains("cgroup.freeze"));
+    sh("ctlmgr queue skip scan")?;
+    eventually("scan runs on", || Ok(scan.knob("cgroup.freeze")? == 0))?;
+    // And whoever stops the daemon in the midst of it finds nobody frozen.
+    let late = Container::run("late", &format!("{label}=sequential-read busybox sleep 100000"))?;
+    eventually("late is frozen", || Ok(late.knob("cgroup.freeze")? == 1))?;
+    let result = ctlmgr.stop_and_expect_pristine();
+    assert_eq!(late.knob("cgroup.freeze")?, 0);
+    sh("rm /etc/ctlmgr/config.d/90-freeze.toml")?;
+    result
+}

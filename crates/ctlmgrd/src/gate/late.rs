@@ -1,0 +1,114 @@
+//! The late gate: containers that started without being asked about are frozen until their turn.
+//!
+//! For starts that pass neither plugin nor wrapper: the boot, restart policies, other clients. It comes
+//! after the fact, and what is frozen fails its health checks, so it is off unless asked for
+//! (`starts.freeze`). Each freeze is in the undo journal before it is made. Whatever becomes of the gate,
+//! nobody stays frozen here for longer than [`LONGEST`]; a crash is undone by the next start, from the journal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctlmgr_act::{Actuator, UnitProperties};
+use ctlmgr_model::{Action, Bytes, Knob, Outcome, Reason, Rung, Step};
+use ctlmgr_sense::Sensor;
+use tokio::sync::{Mutex, mpsc};
+use tracing::{info, warn};
+
+use crate::undo::SharedJournal;
+use crate::workers::carry_out_one;
+
+/// Longer than any longest wait.
+const LONGEST: Duration = Duration::from_secs(70);
+/// How often that is looked after.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// What is to become of a container, by its full id.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Freeze(String, Reason),
+    Thaw(String),
+}
+
+/// Whether freezing is allowed; held while a freeze is made, so that undo comes before or after it.
+pub(crate) type Permit = Arc<Mutex<bool>>;
+
+/// Who carries orders out.
+pub(crate) struct Hand<U> {
+    pub sensor: Arc<Sensor>,
+    pub actuator: Arc<Actuator<U>>,
+    pub journal: SharedJournal,
+    pub permit: Permit,
+}
+
+impl<U: UnitProperties> Hand<U> {
+    /// Carries out orders, one after the other, until nobody can give any.
+    pub async fn obey(self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut frozen: BTreeMap<String, (Step, Instant)> = BTreeMap::new();
+        let mut round = tokio::time::interval(ROUND);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Order::Freeze(id, reason)) => {
+                        if let Some(step) = self.freeze(&id, reason).await {
+                            frozen.insert(id, (step, Instant::now()));
+                        }
+                    }
+                    Some(Order::Thaw(id)) => {
+                        if let Some((step, _)) = frozen.remove(&id) {
+                            self.thaw(step).await;
+                        }
+                    }
+                    None => break,
+                },
+                _ = round.tick() => {
+                    let overdue = |(_, at): &(Step, Instant)| at.elapsed() > LONGEST;
+                    let late: Vec<String> =
+                        frozen.iter().filter(|(_, f)| overdue(f)).map(|(id, _)| id.clone()).collect();
+                    for (step, _) in late.iter().filter_map(|id| frozen.remove(id)).collect::<Vec<_>>() {
+                        self.thaw(step).await;
+                    }
+                }
+            }
+        }
+        for (step, _) in frozen.into_values() {
+            self.thaw(step).await;
+        }
+    }
+
+    /// Freezes a container; `None` if it is gone, or was frozen by somebody else.
+    async fn freeze(&self, id: &str, reason: Reason) -> Option<Step> {
+        let is_allowed = self.permit.lock().await;
+        if !*is_allowed {
+            return None;
+        }
+        let (sensor, id) = (self.sensor.clone(), id.to_owned());
+        let found = tokio::task::spawn_blocking(move || sensor.find(&id).ok().flatten()).await;
+        let group = found.ok().flatten().filter(|g| !g.activity.is_to_freeze)?;
+        let action = Action::Set {
+            knob: Knob::CgroupFreeze,
+            from: Bytes::ZERO,
+            prior: Bytes::ZERO,
+            to: Knob::STILL,
+        };
+        let step = Step { path: group.path, id: group.id, action, rung: Rung::Freeze, reason };
+        self.carry_out(&step).await.then_some(step)
+    }
+
+    async fn thaw(&self, step: Step) {
+        let action =
+            Action::Release { knob: Knob::CgroupFreeze, prior: Bytes::ZERO, ours: Knob::STILL };
+        self.carry_out(&Step { action, reason: Reason("it may start".to_owned()), ..step }).await;
+    }
+
+    async fn carry_out(&self, step: &Step) -> bool {
+        let outcome = carry_out_one(&self.actuator, &self.journal, step, Instant::now()).await;
+        let (path, reason) = (&step.path, &step.reason.0);
+        match &outcome {
+            Ok(Outcome::Done) => info!(%path, reason, "{step}"),
+            Ok(other) => info!(%path, outcome = ?other, "{step}"),
+            Err(error) => warn!(%path, error = format!("{error:#}"), "{step} failed"),
+        }
+        matches!(outcome, Ok(Outcome::Done))
+    }
+}
