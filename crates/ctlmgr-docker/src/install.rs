@@ -164,7 +164,10 @@ impl Places {
             self.run(&self.dockerd, &["--validate", "--config-file", &draft.to_string_lossy()]);
         let _ = fs::remove_file(&draft);
         checked.context("dockerd refuses the changed configuration, so it was not changed")?;
-        if let Some(text) = before {
+        // What is kept is the file without us, however often and in whatever steps we are enabled.
+        if let Some(text) =
+            before.filter(|t| daemon_json::in_use(t).is_ok_and(|u| u == Use::default()))
+        {
             put(&self.backup(), text)?;
         }
         self.write(after)

@@ -143,3 +143,32 @@ async fn garbage_and_the_empty_body_of_a_retry_are_allowed() {
         assert_eq!(said, json!({"Allow": true}));
     }
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+    /// Whatever comes in is answered, and what is no start is allowed: the daemon is not even there.
+    #[test]
+    fn any_bytes_are_answered(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let said: Value = runtime.block_on(async {
+            let world = World::new(Duration::from_secs(5));
+            raw(&world.plugin(), &bytes).await
+        });
+        proptest::prop_assert_eq!(said, json!({"Allow": true}));
+    }
+}
+
+/// A question whose body is no JSON, as dockerd would never send it.
+async fn raw(socket: &Path, body: &[u8]) -> Value {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::UnixStream::connect(socket).await.unwrap();
+    let head = format!(
+        "POST /AuthZPlugin.AuthZReq HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+}
