@@ -12,10 +12,10 @@ disk=$(readlink -f /dev/disk/by-id/virtio-data)
 arguments() {
 	common="--filename=$disk --offset=$2 --size=64m --direct=1 --ioengine=psync --minimal --randrepeat=1"
 	case $1 in
-	rr) echo "--name=j $common --rw=randread --bs=4k --io_size=$((work * 1024))k" ;;
-	rw) echo "--name=j $common --rw=randwrite --bs=4k --io_size=$((work * 1024))k" ;;
+	rr) echo "--name=j $common --rw=randread --bs=4k --io_size=$((work * 2))m" ;;
+	rw) echo "--name=j $common --rw=randwrite --bs=4k --io_size=$((work * 2))m" ;;
 	sw) echo "--name=j $common --rw=write --bs=128k --io_size=$((work * 32))m" ;;
-	db) echo "--name=j $common --rw=randwrite --bs=16k --fdatasync=8 --io_size=$((work * 3))m" ;;
+	db) echo "--name=j $common --rw=randwrite --bs=16k --fdatasync=8 --io_size=$((work * 6))m" ;;
 	lsm) echo "--name=w $common --rw=write --bs=128k --io_size=$((work * 21))m" \
 		"--name=r $common --rw=read --bs=128k --io_size=$((work * 11))m --stonewall" ;;
 	esac

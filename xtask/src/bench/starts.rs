@@ -22,7 +22,7 @@ pub struct Starts {
     #[arg(long, default_value_t = 8)]
     work: u32,
     /// A disk on which mixing sequential and random costs, or one with limits only.
-    #[arg(long, default_value = "seek", value_parser = ["seek", "flat"])]
+    #[arg(long, default_value = "mixing", value_parser = ["mixing", "flat"])]
     disk: String,
     /// Only policies whose name contains this; solo runs in any case.
     #[arg(long, default_value = "")]
@@ -60,8 +60,9 @@ pub fn run(kit: &Kit, starts: &Starts) -> Result<()> {
 
 fn measure(kit: &Kit, starts: &Starts, policy: &str) -> Result<Record> {
     let costs = Costs {
-        each: Duration::from_micros(200),
-        seek: Duration::from_millis(if starts.disk == "seek" { 6 } else { 0 }),
+        sequential: Duration::from_micros(200),
+        random: Duration::from_millis(2),
+        switch: Duration::from_millis(if starts.disk == "mixing" { 6 } else { 0 }),
         bytes_per_sec: 24 << 20,
     };
     let script = format!(

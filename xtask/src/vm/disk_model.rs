@@ -1,12 +1,13 @@
 //! A disk whose time is modelled: an NBD server that QEMU uses as a drive of the guest.
 //!
 //! The paper's guidelines (Bhimani et al., §5) as a device: reads and writes have a channel each and do
-//! not meet; within a channel one request is served at a time, and one that does not follow the
-//! end of the one before costs a *seek*. So random beside random costs nothing more, sequential beside
-//! anything of its direction loses its sequence. A *flat* disk has a price per request and per byte only.
+//! not meet; within a channel one request is served at a time. A request is *sequential* if it goes on
+//! where one of the last few ended, else *random*; like beside like costs nothing more, and a request of
+//! the other kind than the one before costs a *switch*. A *flat* disk has no switches.
 //!
 //! Protocol: NBD, fixed newstyle, simple replies (the protocol document of the NBD project).
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -21,10 +22,12 @@ use anyhow::{Context, Result, bail};
 /// What requests cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// Every request.
-    pub each: Duration,
-    /// One that does not follow the one before in its direction.
-    pub seek: Duration,
+    /// A sequential request.
+    pub sequential: Duration,
+    /// A random request.
+    pub random: Duration,
+    /// One of the other kind than the one before it in its direction, on top.
+    pub switch: Duration,
     /// Bytes per second.
     pub bytes_per_sec: u32,
 }
@@ -44,6 +47,8 @@ const FLAGS: u16 = 1 | 4;
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const DISCONNECT: u16 = 2;
+/// So many ends are remembered in each direction.
+const STREAMS: usize = 32;
 /// A larger request is a client that has lost its way.
 const LARGEST: u32 = 64 << 20;
 
@@ -165,7 +170,8 @@ fn requests(
 
 /// One channel: one request after the other, each in its time.
 fn work(queue: &Receiver<Request>, file: &File, out: &Mutex<UnixStream>, costs: Costs) {
-    let (mut head, mut free_at) = (0, Instant::now());
+    let (mut streams, mut was_sequential) = (VecDeque::new(), false);
+    let mut free_at = Instant::now();
     for mut request in queue {
         let is_data = matches!(request.kind, READ | WRITE);
         let result = match request.kind {
@@ -177,11 +183,16 @@ fn work(queue: &Receiver<Request>, file: &File, out: &Mutex<UnixStream>, costs: 
             _ => Ok(()),
         };
         if is_data {
-            let seek = if request.offset == head { Duration::ZERO } else { costs.seek };
+            let stream = streams.iter().position(|end| *end == request.offset);
+            let is_sequential = stream.and_then(|at| streams.remove(at)).is_some();
+            let own = if is_sequential { costs.sequential } else { costs.random };
+            let is_switch = std::mem::replace(&mut was_sequential, is_sequential) != is_sequential;
+            let switch = if is_switch { costs.switch } else { Duration::ZERO };
             let bytes = f64::from(request.length) / f64::from(costs.bytes_per_sec);
-            free_at =
-                free_at.max(Instant::now()) + costs.each + seek + Duration::from_secs_f64(bytes);
-            head = request.offset + u64::from(request.length);
+            let bytes = Duration::from_secs_f64(bytes);
+            free_at = free_at.max(Instant::now()) + own + switch + bytes;
+            streams.push_front(request.offset + u64::from(request.length));
+            streams.truncate(STREAMS);
             wait_until(free_at);
         }
         let error: u32 = if result.is_ok() { 0 } else { 5 };
