@@ -26,6 +26,10 @@ pub struct HostFacts {
     pub has_swap: bool,
     /// systemd is the system manager.
     pub has_systemd: bool,
+    /// dockerd's configuration names ctlmgr as authorization plugin.
+    pub is_asked: bool,
+    /// The socket where it asks is there.
+    pub has_plugin_socket: bool,
 }
 
 /// Reads the facts; what cannot be read counts as absent.
@@ -53,7 +57,16 @@ pub fn facts(host: &Host) -> HostFacts {
         kernel: text("proc/sys/kernel/osrelease").trim().to_owned(),
         has_swap: text("proc/swaps").lines().count() > 1,
         has_systemd: host.path("run/systemd/system").is_dir(),
+        is_asked: names_plugin(&text("etc/docker/daemon.json")),
+        has_plugin_socket: host.path("run/ctlmgr/docker.sock").exists(),
     }
+}
+
+/// Whether the list of authorization plugins in dockerd's configuration has ctlmgr in it.
+fn names_plugin(config: &str) -> bool {
+    let Some((_, rest)) = config.split_once("\"authorization-plugins\"") else { return false };
+    let list = rest.split_once(']').map_or(rest, |(list, _)| list);
+    list.contains("\"ctlmgr\"")
 }
 
 fn container_slices(cgroups: &ctlmgr_host::Hierarchy) -> Vec<CgroupPath> {
@@ -65,4 +78,16 @@ fn container_slices(cgroups: &ctlmgr_host::Hierarchy) -> Vec<CgroupPath> {
         .collect();
     slices.dedup();
     slices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_plugin;
+
+    #[test]
+    fn the_plugin_is_found_in_its_own_list_only() {
+        assert!(names_plugin(r#"{"authorization-plugins": ["opa", "ctlmgr"], "x": []}"#));
+        assert!(!names_plugin(r#"{"authorization-plugins": ["opa"], "labels": ["ctlmgr"]}"#));
+        assert!(!names_plugin(r#"{"cgroup-parent": "ctlmgr"}"#) && !names_plugin(""));
+    }
 }

@@ -28,7 +28,7 @@ pub fn judge(examination: &Examination) -> Vec<Finding> {
         )];
     }
     let mut out = kernel(facts);
-    out.extend([swap(facts), lru(facts), docker(examination), slices(facts)]);
+    out.extend([swap(facts), lru(facts), docker(examination), plugin(facts), slices(facts)]);
     out.push(cover(examination.snapshot.as_ref()));
     out.push(writers(&examination.differences));
     out
@@ -127,6 +127,24 @@ fn docker(examination: &Examination) -> Finding {
     expect("dockerd", !before(version, (20, 10)), version, Severity::Fatal, &advice)
 }
 
+/// dockerd fails every request while its plugin is gone.
+fn plugin(facts: &HostFacts) -> Finding {
+    let fine = match facts.is_asked {
+        true => "dockerd asks before every start",
+        false => {
+            "dockerd does not ask: `ctlmgr docker enable` if starts are to wait for each other"
+        }
+    };
+    expect(
+        "starts",
+        facts.has_plugin_socket || !facts.is_asked,
+        fine,
+        Severity::Fatal,
+        "dockerd is told to ask ctlmgr before every request, but nobody listens at \
+         /run/ctlmgr/docker.sock: systemctl start ctlmgr-docker.socket, or ctlmgr docker disable",
+    )
+}
+
 fn slices(facts: &HostFacts) -> Finding {
     let names: Vec<String> = facts.slices_without_memory.iter().map(ToString::to_string).collect();
     let advice = format!(
@@ -190,6 +208,8 @@ mod tests {
                 kernel: "6.18.1".into(),
                 has_swap: true,
                 has_systemd: true,
+                is_asked: true,
+                has_plugin_socket: true,
             },
             docker: Some("26.1.5".into()),
             snapshot: None,
@@ -212,7 +232,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_found() {
-        let cases: [(&str, Severity, Break); 8] = [
+        let cases: [(&str, Severity, Break); 9] = [
             ("cgroup v2", Severity::Fatal, |e| e.facts.has_cgroup2 = false),
             ("memory controller", Severity::Fatal, |e| e.facts.controllers.clear()),
             ("PSI", Severity::Warning, |e| e.facts.has_psi = false),
@@ -222,6 +242,7 @@ mod tests {
             ("page aging", Severity::Warning, |e| {
                 (e.facts.kernel, e.facts.lru) = ("6.12.1-amd64".into(), Some(LruFlavour::Mglru));
             }),
+            ("starts", Severity::Fatal, |e| e.facts.has_plugin_socket = false),
             ("controller on slices", Severity::Fatal, |e| {
                 e.facts.slices_without_memory.push(ctlmgr_model::CgroupPath::new("a.slice"));
             }),
