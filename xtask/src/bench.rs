@@ -1,6 +1,7 @@
 //! `cargo xtask bench memory`: policies side by side in one call, some runs each.
 
 mod bomb;
+mod gate;
 mod idle;
 mod report;
 mod scene;
@@ -29,6 +30,8 @@ enum Command {
     Memory(Memory),
     /// What a service feels of a neighbour that runs into its own memory.max.
     Bomb(bomb::Bomb),
+    /// What dockerd's clients feel of a gate that holds nobody.
+    Gate(gate::Gate),
     /// Ways of starting containers that fight for a disk.
     Starts(starts::Starts),
     /// CPU time of the daemon while many containers rest, beside systemd-oomd's.
@@ -68,6 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Memory(memory) => run_memory(&kit, memory),
         Command::Bomb(bomb) => bomb::run(&kit, bomb),
         Command::Idle(idle) => idle::run(&kit, idle),
+        Command::Gate(gate) => gate::run(&kit, gate),
         Command::Starts(starts) => starts::run(&kit, starts),
     }
 }

@@ -33,6 +33,7 @@ pub fn kit() -> Result<Kit> {
         (Path::new("xtask/guest/bench-idle.sh"), "bench-idle.sh"),
         (Path::new("xtask/guest/bench-bomb.sh"), "bench-bomb.sh"),
         (Path::new("xtask/guest/bench-starts.sh"), "bench-starts.sh"),
+        (Path::new("xtask/guest/bench-gate.sh"), "bench-gate.sh"),
     ];
     for (from, name) in sources {
         let to = directory.path().join(name);
