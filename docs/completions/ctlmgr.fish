@@ -44,7 +44,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "memory" -d 'The memor
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "queue" -d 'Show which containers wait to start, for what and how long, and which start now'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "profile" -d 'Show what was learned of starts, or take it from one host to another'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "docker" -d 'Have dockerd ask ctlmgr before it starts a container, or not'
-complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "batch" -d 'Batches of containers that start together: plan them without a daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "batch" -d 'Batches of containers that start together: plan them, or start them so'
 complete -c ctlmgr -n "__fish_ctlmgr_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand status" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand status" -l json -d 'Print JSON instead of text'
@@ -233,7 +233,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help" -f -a "queue" -d 'Show which containers wait to start, for what and how long, and which start now'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help" -f -a "profile" -d 'Show what was learned of starts, or take it from one host to another'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help" -f -a "docker" -d 'Have dockerd ask ctlmgr before it starts a container, or not'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help" -f -a "batch" -d 'Batches of containers that start together: plan them without a daemon'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help" -f -a "batch" -d 'Batches of containers that start together: plan them, or start them so'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Show all settings in force, defaults included'

@@ -18,6 +18,9 @@ use tokio::net::UnixListener;
 #[derive(Debug, Parser)]
 #[command(name = "ctlmgr-docker", version, max_term_width = 80)]
 struct Arguments {
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -47,7 +50,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
+    match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ctlmgr-docker: {error:#}");
@@ -57,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn run(command: Command) -> Result<()> {
+async fn run(Arguments { json, command }: Arguments) -> Result<()> {
     let places = Places::default();
     match command {
         Command::Serve { listen, daemon } => {
@@ -69,15 +72,15 @@ async fn run(command: Command) -> Result<()> {
             serve(listener, Plugin::new(daemon, LONGEST)).await.context("failed to serve dockerd")
         }
         Command::Enable { runtime } => {
-            say(&places.enable(Use { plugin: true, runtime }).await?);
-            Ok(())
+            say(&places.enable(Use { plugin: true, runtime }).await?, json)
         }
-        Command::Disable => {
-            say(&places.disable().await?);
-            Ok(())
-        }
+        Command::Disable => say(&places.disable().await?, json),
         Command::Status => {
             let Use { plugin, runtime } = places.in_use()?;
+            if json {
+                println!("{}", serde_json::json!({ "plugin": plugin, "runtime": runtime }));
+                return Ok(());
+            }
             let word = |is_on| if is_on { "enabled" } else { "disabled" };
             println!("authorization plugin: {}", word(plugin));
             println!("runtime wrapper: {}", word(runtime));
@@ -86,8 +89,12 @@ async fn run(command: Command) -> Result<()> {
     }
 }
 
-fn say(lines: &[String]) {
-    lines.iter().for_each(|line| println!("{line}"));
+fn say(lines: &[String], json: bool) -> Result<()> {
+    match json {
+        true => println!("{}", serde_json::to_string_pretty(lines)?),
+        false => lines.iter().for_each(|line| println!("{line}")),
+    }
+    Ok(())
 }
 
 /// The socket that systemd has opened.

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-/// Shows and steers ctlmgr, which shares a container host's memory by weight under pressure.
+/// Shows and steers ctlmgr, which shares a container host's memory by weight under pressure, and lets
+/// only those containers start together that do not fight for the disk.
 ///
 /// After installation ctlmgr only observes: `ctlmgr plan` shows what it would do, and
 /// `ctlmgr mode act` lets it. `ctlmgr revert` puts everything back.
@@ -116,7 +117,7 @@ pub enum Command {
         #[command(subcommand)]
         command: DockerCommand,
     },
-    /// Batches of containers that start together: plan them without a daemon.
+    /// Batches of containers that start together: plan them, or start them so.
     Batch {
         /// Which one.
         #[command(subcommand)]

@@ -70,7 +70,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
         Command::Doctor => offline::doctor(json),
-        Command::Docker { command } => docker::run(&command),
+        Command::Docker { command } => docker::run(&command, json),
         Command::Replay { file } => recording::again(&file, json),
         command => daemon::run(&cli.socket, command, json),
     }
