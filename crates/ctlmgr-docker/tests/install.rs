@@ -1,5 +1,7 @@
 //! Enabling and disabling, with a systemctl and a dockerd that only note what they are asked.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
