@@ -76,6 +76,14 @@ pub fn disabled(text: &str, runc: &str) -> Result<String> {
     print(&file)
 }
 
+/// Whether two files say different things.
+///
+/// # Errors
+/// One of them is no JSON object.
+pub fn differ(one: &str, other: &str) -> Result<bool> {
+    Ok(parse(one)? != parse(other)?)
+}
+
 /// An empty file is what dockerd takes for none.
 fn parse(text: &str) -> Result<Map<String, Value>> {
     match serde_json::from_str(if text.trim().is_empty() { "{}" } else { text }) {

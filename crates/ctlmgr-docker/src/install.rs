@@ -21,6 +21,8 @@ const SOCKET_UNIT: &str = "ctlmgr-docker.socket";
 const SERVICE_UNIT: &str = "ctlmgr-docker.service";
 /// dockerd follows a reload within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A boot with many containers takes dockerd no longer.
+const BOOT: Duration = Duration::from_secs(240);
 
 /// Where everything is.
 #[derive(Debug, Clone)]
@@ -31,6 +33,9 @@ pub struct Places {
     pub docker: PathBuf,
     /// The plugin's socket.
     pub plugin: PathBuf,
+    /// Where dockerd looks the plugin up. It is there only while dockerd is to ask: dockerd tries
+    /// every plugin that it finds, whatever for, and waits 15 s for one that does not answer.
+    pub spec: PathBuf,
     /// The runtime wrapper.
     pub wrapper: PathBuf,
     /// `systemctl` and `dockerd`, by name or path.
@@ -45,6 +50,7 @@ impl Default for Places {
             config: "/etc/docker/daemon.json".into(),
             docker: "/run/docker.sock".into(),
             plugin: "/run/ctlmgr/docker.sock".into(),
+            spec: "/etc/docker/plugins/ctlmgr.spec".into(),
             wrapper: "/usr/libexec/ctlmgr/ctlmgr-runc".into(),
             systemctl: "systemctl".into(),
             dockerd: "dockerd".into(),
@@ -74,6 +80,7 @@ impl Places {
             self.expect_no_flag()?;
             self.systemctl(&["enable", "--now", "--quiet", SOCKET_UNIT])?;
             self.knock().await?;
+            put(&self.spec, &format!("unix://{}\n", self.plugin.display()), None)?;
         }
         let mut done = Vec::new();
         if self.about_config(daemon_json::in_use(&text))? == wanted && before.is_some() {
@@ -86,7 +93,7 @@ impl Places {
                 self.backup().display()
             ));
         }
-        if self.is_dockerd_active() {
+        if self.is_dockerd_up().await {
             if let Err(error) = self.reload(wanted.plugin).await {
                 self.restore(before.as_deref())?;
                 let _ = self.systemctl(&["reload", "docker.service"]);
@@ -108,16 +115,19 @@ impl Places {
     pub async fn disable(&self) -> Result<Vec<String>> {
         let mut done = Vec::new();
         if let Some(text) = self.read()? {
-            let runc = real_runc();
-            let after = self.about_config(daemon_json::disabled(&text, &runc))?;
-            if self.about_config(daemon_json::in_use(&text))? != Use::default() {
+            let after = self.about_config(daemon_json::disabled(&text, &real_runc()))?;
+            if self.about_config(daemon_json::differ(&text, &after))? {
                 done.push(self.take_back(&text, &after)?);
             }
         }
-        if self.is_dockerd_active() {
+        // Where nothing was enabled dockerd need not hear of it, whatever else waits for its reload.
+        let was_enabled = !done.is_empty() || self.is_active(SOCKET_UNIT);
+        if was_enabled && self.is_dockerd_up().await {
             self.reload(false).await?;
+            self.drain().await;
             done.push("dockerd does not ask ctlmgr any more".to_owned());
         }
+        let _ = fs::remove_file(&self.spec);
         self.systemctl(&["disable", "--now", "--quiet", SOCKET_UNIT, SERVICE_UNIT])?;
         Ok(done)
     }
@@ -125,11 +135,14 @@ impl Places {
     /// Puts back the file as it was, if nobody has changed it since; else only ours is taken out.
     fn take_back(&self, text: &str, after: &str) -> Result<String> {
         let config = self.config.display();
-        let backup = fs::read_to_string(self.backup()).ok();
+        let is_clean = |text: &String| is_without_us(text);
+        let has_file = self.backup().exists();
+        let backup = fs::read_to_string(self.backup()).ok().filter(is_clean);
         let wrapper = self.wrapper.to_string_lossy();
         let ours = daemon_json::in_use(text)?;
         let was = backup.clone().unwrap_or_default();
-        let is_untouched = daemon_json::enabled(&was, ours, &wrapper).is_ok_and(|t| t == text);
+        let is_untouched = has_file == backup.is_some()
+            && daemon_json::enabled(&was, ours, &wrapper).is_ok_and(|t| t == text);
         // With the wrapper its name has to stay.
         if !is_untouched || ours.runtime {
             self.write(after)?;
@@ -156,28 +169,34 @@ impl Places {
         self.config.with_extension("json.before-ctlmgr")
     }
 
+    /// The file itself, where the path is a link to it.
+    fn file(&self) -> PathBuf {
+        fs::canonicalize(&self.config).unwrap_or_else(|_| self.config.clone())
+    }
+
     /// Validates, keeps the former, and puts the new one in its place whole.
     fn replace(&self, before: Option<&str>, after: &str) -> Result<()> {
-        let draft = self.config.with_extension("json.ctlmgr-new");
-        put(&draft, after)?;
+        let draft = self.file().with_extension("json.ctlmgr-new");
+        put(&draft, after, Some(&self.file()))?;
         let checked =
             self.run(&self.dockerd, &["--validate", "--config-file", &draft.to_string_lossy()]);
         let _ = fs::remove_file(&draft);
+        // Before 23.0 it cannot be asked.
+        let is_old = |e: &anyhow::Error| format!("{e:#}").contains("unknown flag: --validate");
+        let checked = checked.or_else(|e| if is_old(&e) { Ok(String::new()) } else { Err(e) });
         checked.context("dockerd refuses the changed configuration, so it was not changed")?;
         // What is kept is the file without us, however often and in whatever steps we are enabled.
-        if let Some(text) =
-            before.filter(|t| daemon_json::in_use(t).is_ok_and(|u| u == Use::default()))
-        {
-            put(&self.backup(), text)?;
+        if let Some(text) = before.filter(|text| is_without_us(text)) {
+            put(&self.backup(), text, Some(&self.file()))?;
         }
         self.write(after)
     }
 
     fn write(&self, text: &str) -> Result<()> {
-        let draft = self.config.with_extension("json.ctlmgr-new");
-        put(&draft, text)?;
-        fs::rename(&draft, &self.config)
-            .with_context(|| format!("failed to write {}", self.config.display()))
+        let file = self.file();
+        let draft = file.with_extension("json.ctlmgr-new");
+        put(&draft, text, Some(&file))?;
+        fs::rename(&draft, &file).with_context(|| format!("failed to write {}", file.display()))
     }
 
     fn restore(&self, before: Option<&str>) -> Result<()> {
@@ -214,8 +233,35 @@ impl Places {
         }
     }
 
-    fn is_dockerd_active(&self) -> bool {
-        self.run(&self.systemctl, &["is-active", "--quiet", "docker.service"]).is_ok()
+    fn is_active(&self, unit: &str) -> bool {
+        self.run(&self.systemctl, &["is-active", "--quiet", unit]).is_ok()
+    }
+
+    /// Whether dockerd runs; one that is about to start or stop is waited for.
+    async fn is_dockerd_up(&self) -> bool {
+        let began = Instant::now();
+        loop {
+            let show = ["show", "docker.service", "--property", "ActiveState", "--value"];
+            let state = self.run(&self.systemctl, &show).unwrap_or_default();
+            match state.trim() {
+                "activating" | "deactivating" | "reloading" if began.elapsed() < BOOT => {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                state => return matches!(state, "active" | "reloading"),
+            }
+        }
+    }
+
+    /// Lets everybody go who is held, and waits until dockerd has reported the end of their starts: for
+    /// requests under way it asks the plugin until then.
+    async fn drain(&self) {
+        let (client, began) = (Client::new(&self.plugin), Instant::now());
+        let open = async || {
+            client.send::<_, u64>(hyper::Method::POST, "/ctlmgr/drain", &()).await.unwrap_or(0)
+        };
+        while open().await > 0 && began.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 
     /// Has dockerd read its configuration, and waits until it asks the plugin, or does not any more.
@@ -262,23 +308,33 @@ impl Places {
     }
 }
 
-/// Writes a file durably, for its owner and readers as dockerd's own.
-fn put(path: &Path, text: &str) -> Result<()> {
+fn is_without_us(text: &str) -> bool {
+    daemon_json::in_use(text).is_ok_and(|in_use| in_use == Use::default())
+}
+
+/// Writes a file durably, with mode and owner of another where that exists: it may hold secrets.
+fn put(path: &Path, text: &str, like: Option<&Path>) -> Result<()> {
     use std::io::Write;
+    use std::os::unix::fs::{MetadataExt, fchown};
     let write = || {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
         }
         let mut file = fs::File::create(path)?;
+        if let Some(other) = like.and_then(|other| fs::metadata(other).ok()) {
+            file.set_permissions(other.permissions())?;
+            fchown(&file, Some(other.uid()), Some(other.gid()))?;
+        }
         file.write_all(text.as_bytes())?;
         file.sync_all()
     };
     write().with_context(|| format!("failed to write {}", path.display()))
 }
 
-/// Where distributions put runc, in the order of dockerd's own search; by name if it is elsewhere.
+/// Where runc is, in the order of the path that systemd gives to dockerd; by name if it is elsewhere.
+/// Links are not followed, so that what a distribution's alternatives choose later counts.
 pub fn real_runc() -> String {
     const PLACES: [&str; 4] =
-        ["/usr/bin/runc", "/usr/sbin/runc", "/usr/local/bin/runc", "/usr/local/sbin/runc"];
+        ["/usr/local/sbin/runc", "/usr/local/bin/runc", "/usr/sbin/runc", "/usr/bin/runc"];
     PLACES.into_iter().find(|path| Path::new(path).exists()).unwrap_or("runc").to_owned()
 }

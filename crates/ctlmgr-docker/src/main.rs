@@ -11,6 +11,7 @@ use ctlmgr_docker::daemon_json::Use;
 use ctlmgr_docker::install::Places;
 use ctlmgr_docker::plugin::{Plugin, serve};
 use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Stands between dockerd and ctlmgrd: dockerd asks it before every start.
 ///
@@ -69,7 +70,13 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
                 None => UnixListener::bind(&listen)
                     .with_context(|| format!("failed to listen on {}", listen.display()))?,
             };
-            serve(listener, Plugin::new(daemon, LONGEST)).await.context("failed to serve dockerd")
+            let mut terminate =
+                signal(SignalKind::terminate()).context("failed to wait for signals")?;
+            let end = async move {
+                terminate.recv().await;
+            };
+            let plugin = Plugin::new(daemon, LONGEST);
+            serve(listener, plugin, end).await.context("failed to serve dockerd")
         }
         Command::Enable { runtime } => {
             say(&places.enable(Use { plugin: true, runtime }).await?, json)

@@ -15,6 +15,7 @@ use axum::response::Json;
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
+use tokio::sync::watch;
 
 use crate::ask::{self, Leave};
 use crate::uri::started;
@@ -52,6 +53,10 @@ pub struct Plugin {
     daemon: PathBuf,
     longest: Duration,
     unasked: AtomicU64,
+    /// Starts that dockerd asked about and has not reported the end of.
+    open: AtomicU64,
+    /// Whether everybody is let go, because the plugin is about to end.
+    draining: watch::Sender<bool>,
     /// The last request of [`PROBE`] that dockerd asked about.
     probed: Mutex<Option<String>>,
 }
@@ -63,7 +68,14 @@ pub const PROBE: &str = "/version?ctlmgr-probe=";
 impl Plugin {
     /// Asks the daemon at `daemon`, and holds nobody longer than `longest`.
     pub fn new(daemon: PathBuf, longest: Duration) -> Plugin {
-        Plugin { daemon, longest, unasked: AtomicU64::new(0), probed: Mutex::default() }
+        Plugin {
+            daemon,
+            longest,
+            unasked: AtomicU64::new(0),
+            open: AtomicU64::new(0),
+            draining: watch::Sender::new(false),
+            probed: Mutex::default(),
+        }
     }
 
     async fn decide(&self, body: &[u8]) -> Answer {
@@ -76,7 +88,15 @@ impl Plugin {
         let Some(container) = started(&question.method, &question.uri) else {
             return Answer::yes();
         };
-        match ask::leave(&self.daemon, &container, "docker", self.longest).await {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        let mut draining = self.draining.subscribe();
+        let leave = tokio::select! {
+            leave = ask::leave(&self.daemon, &container, "docker", self.longest) => leave,
+            _ = draining.wait_for(|is_draining| *is_draining) => {
+                Leave::Unasked("the plugin ends".to_owned())
+            }
+        };
+        match leave {
             Leave::Start => Answer::yes(),
             Leave::Refused(reason) => Answer { allow: false, message: reason },
             Leave::Unasked(why) => {
@@ -88,20 +108,31 @@ impl Plugin {
     }
 }
 
-/// Answers dockerd on `listener` for ever.
+/// Answers dockerd on `listener` until `end`; then everybody who is held is let go.
 ///
 /// # Errors
 /// The socket fails.
-pub async fn serve(listener: UnixListener, plugin: Plugin) -> std::io::Result<()> {
+pub async fn serve(
+    listener: UnixListener,
+    plugin: Plugin,
+    end: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let plugin = Arc::new(plugin);
+    let ending = plugin.clone();
+    let end = async move {
+        end.await;
+        ending.draining.send_replace(true);
+    };
     let app = Router::new()
         .route("/Plugin.Activate", post(activate))
         .route("/AuthZPlugin.AuthZReq", post(request))
         .route("/ctlmgr/probed", get(probed))
+        .route("/ctlmgr/drain", post(drain))
         // What was done is done: dockerd asks again when it has the answer.
         .route("/AuthZPlugin.AuthZRes", post(response))
         .layer(DefaultBodyLimit::disable())
-        .with_state(Arc::new(plugin));
-    axum::serve(listener, app.into_make_service()).await
+        .with_state(plugin);
+    axum::serve(listener, app.into_make_service()).with_graceful_shutdown(end).await
 }
 
 async fn activate() -> &'static str {
@@ -112,8 +143,20 @@ async fn probed(State(plugin): State<Arc<Plugin>>) -> Json<Option<String>> {
     Json(plugin.probed.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-async fn response() -> Json<Answer> {
+/// The body is read to its end, or dockerd would fail to write it.
+async fn response(State(plugin): State<Arc<Plugin>>, body: Bytes) -> Json<Answer> {
+    let question: Question = serde_json::from_slice(&body).unwrap_or_default();
+    if started(&question.method, &question.uri).is_some() {
+        let less = |open: u64| Some(open.saturating_sub(1));
+        let _ = plugin.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
     Json(Answer::yes())
+}
+
+/// Lets everybody go who is held; says how many starts dockerd still has to report the end of.
+async fn drain(State(plugin): State<Arc<Plugin>>) -> Json<u64> {
+    plugin.draining.send_replace(true);
+    Json(plugin.open.load(Ordering::Relaxed))
 }
 
 async fn request(State(plugin): State<Arc<Plugin>>, body: Bytes) -> Json<Answer> {

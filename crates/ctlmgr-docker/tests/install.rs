@@ -35,6 +35,7 @@ impl World {
             config: path("etc/daemon.json"),
             docker: path("none.sock"),
             plugin: path("plugin.sock"),
+            spec: path("plugins/ctlmgr.spec"),
             wrapper: "/w/ctlmgr-runc".into(),
             systemctl: script(
                 "systemctl",
@@ -55,7 +56,11 @@ impl World {
 
     fn listen(&self) {
         let listener = UnixListener::bind(&self.places.plugin).unwrap();
-        tokio::spawn(serve(listener, Plugin::new(PathBuf::from("/nowhere"), Duration::ZERO)));
+        tokio::spawn(serve(
+            listener,
+            Plugin::new(PathBuf::from("/nowhere"), Duration::ZERO),
+            std::future::pending(),
+        ));
     }
 
     fn write(&self, text: &str) {
@@ -86,8 +91,16 @@ async fn there_and_back_the_file_is_the_same_to_the_byte() {
     let before = "{\n\t\"bip\": \"10.0.0.1/24\", \"debug\": true}";
     world.write(before);
     world.listen();
+    fs::set_permissions(&world.places.config, fs::Permissions::from_mode(0o600)).unwrap();
     world.places.enable(PLUGIN).await.unwrap();
     assert_eq!(world.places.in_use().unwrap(), PLUGIN);
+    let spec = fs::read_to_string(&world.places.spec).unwrap();
+    assert_eq!(spec, format!("unix://{}\n", world.places.plugin.display()));
+    for file in ["daemon.json", "daemon.json.before-ctlmgr"] {
+        let mode =
+            fs::metadata(world.dir.path().join("etc").join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
     let log = world.log();
     let at = |what: &str| log.find(what).unwrap();
     assert!(at("enable --now") < at("dockerd --validate"), "first the socket: {log}");
@@ -95,6 +108,7 @@ async fn there_and_back_the_file_is_the_same_to_the_byte() {
     world.places.disable().await.unwrap();
     assert_eq!(fs::read_to_string(&world.places.config).unwrap(), before);
     assert_eq!(world.files(), ["daemon.json"]);
+    assert!(!world.places.spec.exists());
     assert!(
         world
             .log()
@@ -147,4 +161,47 @@ async fn nothing_changes_unless_plugin_and_dockerd_agree() {
         assert_eq!(fs::read_to_string(&world.places.config).unwrap(), "{}");
         assert_eq!(world.files(), ["daemon.json"]);
     }
+}
+
+/// In whatever steps it was enabled, and whatever an administrator did since.
+#[tokio::test]
+async fn no_container_is_left_with_a_runtime_that_is_gone() {
+    let world = World::new(true, "");
+    world.write("{}");
+    world.listen();
+    world.places.enable(PLUGIN).await.unwrap();
+    world.places.enable(Use { plugin: true, runtime: true }).await.unwrap();
+    world.places.disable().await.unwrap();
+    let left = fs::read_to_string(&world.places.config).unwrap();
+    assert!(left.contains("ctlmgr-runc") && !left.contains("/w/ctlmgr-runc"), "{left}");
+    world.write(
+        r#"{"default-runtime": "x", "runtimes": {"ctlmgr-runc": {"path": "/w/ctlmgr-runc"}}}"#,
+    );
+    world.places.disable().await.unwrap();
+    let left = fs::read_to_string(&world.places.config).unwrap();
+    assert!(
+        !left.contains("/w/ctlmgr-runc") && left.contains(r#""default-runtime": "x""#),
+        "{left}"
+    );
+}
+
+#[tokio::test]
+async fn where_nothing_was_enabled_nothing_is_reloaded() {
+    let world = World::new(true, "");
+    world.write("{");
+    assert!(world.places.disable().await.is_err(), "what cannot be understood is not passed over");
+    world.write("{\"debug\": true}");
+    world.places.disable().await.unwrap();
+    assert!(!world.log().contains("reload"), "{}", world.log());
+}
+
+/// dockerd before 23.0.
+#[tokio::test]
+async fn a_dockerd_that_cannot_validate_is_believed() {
+    let world = World::new(false, "");
+    let old = "#!/bin/sh\necho 'unknown flag: --validate' >&2; exit 125\n";
+    fs::write(&world.places.dockerd, old).unwrap();
+    world.listen();
+    world.places.enable(PLUGIN).await.unwrap();
+    assert_eq!(world.places.in_use().unwrap(), PLUGIN);
 }

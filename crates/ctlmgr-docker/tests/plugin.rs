@@ -26,7 +26,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let world = World { dir };
         let listener = UnixListener::bind(world.plugin()).unwrap();
-        tokio::spawn(serve(listener, Plugin::new(world.daemon(), longest)));
+        tokio::spawn(serve(listener, Plugin::new(world.daemon(), longest), std::future::pending()));
         world
     }
 
@@ -171,4 +171,45 @@ async fn raw(socket: &Path, body: &[u8]) -> Value {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn who_is_held_when_the_plugin_ends_is_let_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plugin, daemon) = (dir.path().join("docker.sock"), dir.path().join("api.sock"));
+    // It says wait for ever.
+    let asked = patient_daemon(&daemon, StartDecision::Wait);
+    let listener = UnixListener::bind(&plugin).unwrap();
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let longest = Duration::from_secs(3600);
+    let serving = tokio::spawn(serve(listener, Plugin::new(daemon, longest), async {
+        let _ = ended.await;
+    }));
+    let start = json!({"RequestMethod": "POST", "RequestUri": "/containers/web-1/start"});
+    let held = tokio::spawn({
+        let plugin = plugin.clone();
+        async move { post_to(&plugin, "/AuthZPlugin.AuthZReq", &start).await }
+    });
+    while asked.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    end.send(()).unwrap();
+    assert_eq!(held.await.unwrap(), json!({"Allow": true}));
+    serving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn draining_lets_go_and_tells_how_many_starts_are_open() {
+    let world = World::new(Duration::from_secs(3600));
+    patient_daemon(&world.daemon(), StartDecision::Wait);
+    let held = world.ask("POST", "/containers/web-1/start");
+    let drain = async {
+        let client = Client::new(world.plugin());
+        while client.send::<_, u64>(Method::POST, "/ctlmgr/drain", &()).await.unwrap() == 0 {}
+    };
+    let (said, ()) = tokio::join!(held, drain);
+    assert_eq!(said, json!({"Allow": true}));
+    let body = json!({"RequestMethod": "POST", "RequestUri": "/containers/web-1/start"});
+    post_to(&world.plugin(), "/AuthZPlugin.AuthZRes", &body).await;
+    assert_eq!(post_to(&world.plugin(), "/ctlmgr/drain", &json!(null)).await, json!(0));
 }
