@@ -144,13 +144,15 @@ impl Places {
         let is_untouched = has_file == backup.is_some()
             && daemon_json::enabled(&was, ours, &wrapper).is_ok_and(|t| t == text);
         // With the wrapper its name has to stay.
-        if !is_untouched || ours.runtime {
+        let said = if is_untouched && !ours.runtime {
+            self.restore(backup.as_deref())?;
+            format!("{config} is what it was before")
+        } else {
             self.write(after)?;
-            return Ok(format!("took ctlmgr out of {config}"));
-        }
-        self.restore(backup.as_deref())?;
+            format!("took ctlmgr out of {config}")
+        };
         let _ = fs::remove_file(self.backup());
-        Ok(format!("{config} is what it was before"))
+        Ok(said)
     }
 
     fn read(&self) -> Result<Option<String>> {

@@ -28,7 +28,8 @@ pub struct ContainerFacts {
     /// Image reference.
     pub image: Option<String>,
     /// What runs in it: entry point and arguments, as far as dockerd told.
-    #[serde(default)]
+    /// It may hold secrets, so it is not written anywhere.
+    #[serde(skip)]
     pub command: Option<String>,
     /// Labels.
     pub labels: BTreeMap<String, String>,

@@ -36,14 +36,18 @@ pub struct Containers {
 
 /// First and longest pause between attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// Events of this time before the connection count as new: starts of the boot among them.
+const LOOK_BACK: Duration = Duration::from_secs(30);
 /// Seconds that one request may take; a busy dockerd is slow, a hung one is a gap.
 const REQUEST_TIMEOUT_SECS: u64 = 60;
 
 /// Follows dockerd behind `socket` for ever, and publishes what it says.
 pub async fn watch_containers(socket: PathBuf, publish: watch::Sender<Containers>) {
     let mut pause = BACK_OFF.0;
+    // When the last event that was seen happened, in nanoseconds of Unix time.
+    let mut seen = 0;
     loop {
-        match follow(&socket, &publish, &mut pause).await {
+        match follow(&socket, &publish, (&mut pause, &mut seen)).await {
             Ok(()) => info!("dockerd closed the event stream"),
             Err(error) => debug!(%error, socket = %socket.display(), "dockerd does not answer"),
         }
@@ -69,7 +73,7 @@ pub async fn version(socket: &Path) -> Option<String> {
 async fn follow(
     socket: &Path,
     publish: &watch::Sender<Containers>,
-    pause: &mut Duration,
+    (pause, seen): (&mut Duration, &mut i64),
 ) -> Result<(), Error> {
     let address = socket.to_string_lossy();
     let docker =
@@ -78,10 +82,11 @@ async fn follow(
             .await?;
     let version = docker.version().await?.version.unwrap_or_default();
     info!(version, "connected to dockerd");
-    // The request goes out when the stream is first read, so events since before the list are
-    // asked for: nothing falls between the two, and seeing one twice changes nothing.
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let since = since.ok().map(|t| t.as_secs().to_string());
+    // The request goes out when the stream is first read, so events since before the list are asked for:
+    // nothing falls between the two. A dockerd that has just begun has started containers before it
+    // answered, and remembers.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let since = now.ok().map(|t| t.saturating_sub(LOOK_BACK).as_secs().to_string());
     let filters = [("type".to_owned(), vec!["container".to_owned()])].into_iter().collect();
     let mut events = docker.events(Some(EventsOptions {
         filters: Some(filters),
@@ -91,10 +96,19 @@ async fn follow(
     let by_id = list(&docker).await?;
     publish.send_modify(|c| {
         (c.by_id, c.version, c.was_tried) = (by_id, Some(version), true);
+        // What was removed meanwhile is not told of.
+        c.starts.retain(|id, _| c.by_id.contains_key(id));
+        c.ends.retain(|id, _| c.by_id.contains_key(id));
     });
     *pause = BACK_OFF.0;
     while let Some(event) = events.next().await {
-        handle(&docker, publish, event?).await?;
+        let event = event?;
+        // Seen before the connection was made anew.
+        let at = event.time_nano.unwrap_or(i64::MAX);
+        if at > *seen {
+            *seen = if at == i64::MAX { *seen } else { at };
+            handle(&docker, publish, event).await?;
+        }
     }
     Ok(())
 }
@@ -143,7 +157,10 @@ async fn handle(
         Some("kill") => publish.send_modify(|c| {
             c.by_id.entry(id).and_modify(|f| f.was_signalled = true);
         }),
-        Some("die") => publish.send_modify(|c| *c.ends.entry(id).or_default() += 1),
+        Some("die") => publish.send_modify(|c| {
+            c.by_id.entry(id.clone()).and_modify(|f| f.is_healthy = false);
+            *c.ends.entry(id).or_default() += 1;
+        }),
         Some("destroy") => publish.send_modify(|c| {
             c.by_id.remove(&id);
             c.starts.remove(&id);

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use ctlmgr_api::{Client, Queue};
+use ctlmgr_model::Mode;
 
 use crate::{Failure, batch_plan, show};
 
@@ -29,7 +30,10 @@ pub(crate) fn run(socket: &Path, file: &Path, is_dry: bool, json: bool) -> Resul
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(socket);
     // Without ctlmgrd nobody could tell when a batch is over.
-    runtime.block_on(client.get::<Queue>("/v1/queue"))?;
+    if runtime.block_on(client.get::<Queue>("/v1/queue"))?.mode == Mode::Off {
+        let message = "starts.mode is off: nobody would see when a batch is over";
+        return Err(Failure::bad_input(anyhow!(message)));
+    }
     let mut failed = Vec::new();
     for (number, batch) in batches.iter().enumerate() {
         show::line(&format!("batch {} of {}: {}", number + 1, batches.len(), batch.join(" ")));

@@ -166,22 +166,30 @@ impl Gate {
     /// Starts that came by themselves: without the plugin, by restart policy, by another client.
     fn note_starts(&mut self) {
         let (containers, now) = (self.containers.clone(), Instant::now());
-        for (id, count) in &containers.starts {
-            let is_new = self.seen.insert(id.clone(), *count) != Some(*count);
-            let is_it = |m: &Member| find(&containers, &m.asked).is_some_and(|f| f.id == *id);
-            let is_there = self.starting.iter().any(is_it);
-            if let (true, false, Some(facts)) = (is_new, is_there, containers.by_id.get(id)) {
+        let seen = std::mem::replace(&mut self.seen, containers.starts.clone());
+        for id in containers.starts.iter().filter(|(id, n)| seen.get(*id) != Some(n)).map(|s| s.0) {
+            let is_it = |m: &&mut Member| match m.id() {
+                Some(own) => own == id,
+                None => find(&containers, &m.asked).is_some_and(|f| f.id == *id),
+            };
+            if let Some(member) = self.starting.iter_mut().find(is_it) {
+                member.begin(&containers, now);
+            } else if let Some(facts) = containers.by_id.get(id) {
                 let known = Known::of(facts, &self.settings, &self.learned);
-                if self.settings.starts.freeze && self.settings.starts.mode == Mode::Act {
-                    self.last_ticket += 1;
-                    self.waiting.push(Entry::late(Ticket(self.last_ticket), known, now));
-                    continue;
-                }
-                let member = Member::new(id.clone(), Some(known), &containers, now);
-                self.join(member, "came by itself");
+                self.note_late(id, known, now);
             }
         }
-        self.seen.retain(|id, _| containers.starts.contains_key(id));
+    }
+
+    /// Nobody was asked about it.
+    fn note_late(&mut self, id: &str, known: Known, now: Instant) {
+        if self.settings.starts.freeze && self.settings.starts.mode == Mode::Act {
+            self.last_ticket += 1;
+            return self.waiting.push(Entry::late(Ticket(self.last_ticket), known, now));
+        }
+        let mut member = Member::new(id.to_owned(), Some(known), &self.containers, now);
+        member.begin(&self.containers, now);
+        self.join(member, "came by itself");
     }
 
     fn join(&mut self, mut member: Member, reason: &str) {
@@ -346,7 +354,12 @@ impl Gate {
         let Some(entry) = self.waiting.iter().find(|e| e.ticket == ticket) else { return };
         let waited = millis(now.duration_since(entry.since));
         let is_new = self.passes(entry).is_none();
-        let member = Member::new(entry.asked.clone(), entry.known.clone(), &self.containers, now);
+        let mut member =
+            Member::new(entry.asked.clone(), entry.known.clone(), &self.containers, now);
+        // The wrapper asks when the cgroup is about to be made.
+        if entry.is_late || entry.source == "runc" {
+            member.begin(&self.containers, now);
+        }
         let (name, source) = (entry.name().to_owned(), entry.source.clone());
         let is_overdue =
             entry.known.as_ref().is_some_and(|k| k.longest > Millis(0) && waited >= k.longest.0);
@@ -374,7 +387,9 @@ impl Gate {
         let Some(at) = self.waiting.iter().position(|e| e.ticket == ticket) else { return false };
         let mut entry = self.waiting.remove(at);
         if entry.is_frozen {
-            let _ = self.orders.send(Order::Thaw(entry.asked.clone()));
+            let facts = self.containers.by_id.get(&entry.asked);
+            let is_paused = facts.is_some_and(|f| f.is_paused);
+            let _ = self.orders.send(Order::Thaw { id: entry.asked.clone(), is_paused });
         }
         reason.clone_into(&mut entry.reason);
         entry.answer(decision, self.batch, Instant::now())

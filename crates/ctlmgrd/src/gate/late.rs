@@ -27,7 +27,11 @@ const ROUND: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) enum Order {
     Freeze(String, Reason),
-    Thaw(String),
+    /// A user may have paused it meanwhile; then it stays so.
+    Thaw {
+        id: String,
+        is_paused: bool,
+    },
 }
 
 /// Whether freezing is allowed; held while a freeze is made, so that undo comes before or after it.
@@ -54,9 +58,9 @@ impl<U: UnitProperties> Hand<U> {
                             frozen.insert(id, (step, Instant::now()));
                         }
                     }
-                    Some(Order::Thaw(id)) => {
+                    Some(Order::Thaw { id, is_paused }) => {
                         if let Some((step, _)) = frozen.remove(&id) {
-                            self.thaw(step).await;
+                            self.thaw(step, is_paused).await;
                         }
                     }
                     None => break,
@@ -66,13 +70,13 @@ impl<U: UnitProperties> Hand<U> {
                     let late: Vec<String> =
                         frozen.iter().filter(|(_, f)| overdue(f)).map(|(id, _)| id.clone()).collect();
                     for (step, _) in late.iter().filter_map(|id| frozen.remove(id)).collect::<Vec<_>>() {
-                        self.thaw(step).await;
+                        self.thaw(step, false).await;
                     }
                 }
             }
         }
         for (step, _) in frozen.into_values() {
-            self.thaw(step).await;
+            self.thaw(step, false).await;
         }
     }
 
@@ -95,9 +99,9 @@ impl<U: UnitProperties> Hand<U> {
         self.carry_out(&step).await.then_some(step)
     }
 
-    async fn thaw(&self, step: Step) {
-        let action =
-            Action::Release { knob: Knob::CgroupFreeze, prior: Bytes::ZERO, ours: Knob::STILL };
+    async fn thaw(&self, step: Step, is_paused: bool) {
+        let prior = if is_paused { Knob::STILL } else { Bytes::ZERO };
+        let action = Action::Release { knob: Knob::CgroupFreeze, prior, ours: Knob::STILL };
         self.carry_out(&Step { action, reason: Reason("it may start".to_owned()), ..step }).await;
     }
 

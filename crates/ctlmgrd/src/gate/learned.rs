@@ -9,6 +9,10 @@ use ctlmgr_model::Profile;
 use ctlmgr_store::{Profiles, ProfilesError};
 use tracing::{debug, warn};
 
+/// Beyond this the profile that was learned from longest ago goes: jobs that are never the same leave
+/// one each.
+const MOST: usize = 2000;
+
 /// Profiles by key.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
@@ -41,6 +45,12 @@ impl Learned {
     }
 
     pub fn keep(&mut self, key: String, profile: Profile) {
+        if self.by_key.len() >= MOST && !self.by_key.contains_key(&key) {
+            let oldest = self.by_key.iter().min_by_key(|(_, p)| p.learned_unix);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.forget(&oldest);
+            }
+        }
         debug!(key, character = %profile.character, starts = profile.starts, "learned");
         self.by_key.insert(key.clone(), profile.clone());
         self.write(move |store| store.put(&key, &profile));

@@ -68,10 +68,10 @@ impl Gate {
             QueueChange::Skip(name) => self.named(name)?.is_released = true,
             QueueChange::Cancel(name) => {
                 let entry = self.named(name)?;
-                if entry.is_late {
-                    return Err(Refused::Invalid(format!(
-                        "`{name}` runs already; stop it instead"
-                    )));
+                // dockerd is past asking: it would start all the same.
+                if entry.is_late || entry.source == "runc" {
+                    let message = format!("`{name}` is started by dockerd itself; stop it instead");
+                    return Err(Refused::Invalid(message));
                 }
                 let ticket = entry.ticket;
                 self.finish(ticket, StartDecision::Refuse, "cancelled by the operator");

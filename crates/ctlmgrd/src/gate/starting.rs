@@ -1,6 +1,6 @@
 //! Starts under way: what they do, and when they are over.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ctlmgr_model::{Bytes, Io, Millis, Profile, StartSettings};
 use ctlmgr_policy::gate::{self, Progress, Traits};
@@ -22,9 +22,17 @@ pub(super) struct Member {
     quiet_since: Option<Instant>,
     absent_since: Instant,
     steady_per_sec: Bytes,
-    /// How often it had ended when it was let go.
+    /// Whether dockerd has started it since it was let go: a restart goes on to be what it was until
+    /// then.
+    has_begun: bool,
+    /// How often it had ended when it began.
     ends_before: u32,
 }
+
+/// Who was let go has begun within this time, or does not start at all.
+const BEGINS: Duration = Duration::from_secs(30);
+/// Length of a container's full id.
+const ID: usize = 64;
 
 impl Member {
     pub fn new(
@@ -43,9 +51,17 @@ impl Member {
             quiet_since: None,
             absent_since: now,
             steady_per_sec: Bytes::ZERO,
+            has_begun: false,
             ends_before: 0,
         };
         Member { ends_before: member.ends(containers), ..member }
+    }
+
+    /// dockerd has started it, or is about to make its cgroup.
+    pub fn begin(&mut self, containers: &Containers, now: Instant) {
+        (self.has_begun, self.since, self.absent_since) = (true, now, now);
+        (self.last, self.quiet_since) = (None, None);
+        self.ends_before = self.ends(containers);
     }
 
     fn ends(&self, containers: &Containers) -> u32 {
@@ -57,7 +73,10 @@ impl Member {
     }
 
     pub fn id(&self) -> Option<&str> {
-        self.known.as_ref().map(|k| k.id.as_str())
+        let is_full = |asked: &&str| asked.len() == ID;
+        let known = self.known.as_ref().map(|k| k.id.as_str());
+        // While dockerd boots nobody can tell more than the id.
+        known.or_else(|| Some(self.asked.as_str()).filter(is_full))
     }
 
     pub fn traits(&self) -> Traits {
@@ -67,6 +86,9 @@ impl Member {
     /// Takes a look at it.
     pub fn follow(&mut self, look: &Look, now: Instant) {
         let Some(io) = self.id().and_then(|id| look.io.get(id)).copied() else { return };
+        if !self.has_begun {
+            return;
+        }
         self.absent_since = now;
         if let Some((before, at)) = self.last {
             let passed = Millis(millis(now.duration_since(at)));
@@ -88,6 +110,9 @@ impl Member {
         containers: &Containers,
         now: Instant,
     ) -> Option<&'static str> {
+        if !self.has_begun {
+            return (now.duration_since(self.since) > BEGINS).then_some("it did not start");
+        }
         let facts = self.id().and_then(|id| containers.by_id.get(id));
         let since = |at: Instant| Millis(millis(now.duration_since(at)));
         let progress = Progress {

@@ -100,6 +100,9 @@ async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
     assert_eq!((queue.starting[0].name.as_str(), queue.waiting[0].name.as_str()), ("db", "scan"));
     // It reads 40 MiB in requests of 4 KiB, and is healthy then.
     world.runs("db", 40, 10_240);
+    world.containers.send_modify(|c| {
+        c.starts.insert(id("db"), 1);
+    });
     let ask = world.start(StartRequest {
         ticket: Some(scan.ticket),
         wait_ms: None,
@@ -245,9 +248,55 @@ async fn a_late_one_is_frozen_until_its_turn() {
     assert!(matches!(order, Order::Freeze(who, why) if who == id("boot") && why.0 == reason));
     let cancel = QueueChange::Cancel("boot".into());
     let refused = world.ask(|reply| Question::Change(cancel, reply)).await.unwrap_err();
-    assert_eq!(refused, Refused::Invalid("`boot` runs already; stop it instead".into()));
+    assert_eq!(
+        refused,
+        Refused::Invalid("`boot` is started by dockerd itself; stop it instead".into())
+    );
     let skip = QueueChange::Skip("boot".into());
     world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
-    assert!(matches!(orders.recv().await.unwrap(), Order::Thaw(who) if who == id("boot")));
+    assert!(
+        matches!(orders.recv().await.unwrap(), Order::Thaw { id: who, is_paused: false } if who == id("boot"))
+    );
     assert_eq!(world.queue().await.starting.len(), 2);
+}
+
+/// The plugin is asked before the stop: what the container did until then is no part of its start.
+#[tokio::test]
+async fn a_restart_teaches_what_came_after_it_only() {
+    let world = World::new(Mode::Observe, vec![facts("db", &[])]);
+    world.runs("db", 400_000, 9_000_000);
+    world.start(wants("db")).await;
+    // It stops, which ends nothing that was let go, and dockerd starts it in a new cgroup.
+    world.containers.send_modify(|c| {
+        c.ends.insert(id("db"), 1);
+    });
+    assert_eq!(world.start(wants("db")).await.reason, "was let go already");
+    world.runs("db", 40, 10_240);
+    world.containers.send_modify(|c| {
+        c.starts.insert(id("db"), 1);
+        c.by_id.get_mut(&id("db")).unwrap().is_healthy = true;
+    });
+    let profiles = || async { world.ask(Question::Profiles).await.unwrap() };
+    while profiles().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(profiles().await[0].profile.io.read, Bytes::mib(40));
+}
+
+/// At boot dockerd does not answer: nothing but the id is known, and that is enough to look.
+#[tokio::test]
+async fn while_dockerd_boots_the_id_does() {
+    let world = World::new(Mode::Act, Vec::new());
+    world.containers.send_modify(|c| c.version = None);
+    let request = StartRequest { source: "runc".into(), ..wants(&id("early")) };
+    assert_eq!(world.start(request).await.decision, StartDecision::Start);
+    world.runs("early", 40, 10_240);
+    world.containers.send_modify(|c| {
+        c.by_id.insert(id("early"), ContainerFacts { is_healthy: true, ..facts("early", &[]) });
+    });
+    let profiles = || async { world.ask(Question::Profiles).await.unwrap() };
+    while profiles().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(profiles().await[0].key, "early-image");
 }

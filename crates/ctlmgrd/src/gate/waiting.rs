@@ -62,11 +62,17 @@ fn key(workload: &Workload, facts: &ContainerFacts) -> String {
     match (workload.project(), service, &facts.image) {
         (Some(project), Some(service), _) => format!("{project}/{service}"),
         (_, _, Some(image)) => match &facts.command {
-            Some(command) => format!("{image} {command}"),
+            // Commands are long, and hold what need not be shown.
+            Some(command) => format!("{image}#{:08x}", fingerprint(command)),
             None => image.clone(),
         },
         _ => workload.name.0.clone(),
     }
+}
+
+/// FNV-1a of 32 bits: the same in every version, and enough to tell commands of one image apart.
+fn fingerprint(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, b| (hash ^ u32::from(b)).wrapping_mul(0x0100_0193))
 }
 
 /// A container by name, id, or the beginning of its id if no other begins so.

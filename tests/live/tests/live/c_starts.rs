@@ -233,7 +233,12 @@ fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     let learned = || -> Result<Option<Value>> {
         let list = json("ctlmgr profile list --json")?;
         let all = list.as_array().cloned().unwrap_or_default();
-        Ok(all.into_iter().find(|p| p["key"].as_str().is_some_and(|k| k.contains("of=/f"))))
+        let is_it = |p: &Value| {
+            let written = p["profile"]["io"]["written"].as_u64();
+            p["key"].as_str().is_some_and(|k| k.starts_with("busybox#"))
+                && written >= Some(32 << 20)
+        };
+        Ok(all.into_iter().find(is_it))
     };
     eventually("its start is over and learned", || Ok(learned()?.is_some()))?;
     let profile = learned()?.context("it is there")?;
