@@ -1,7 +1,7 @@
 # bench-starts.sh KEY=VALUE…: some containers of five classes with fixed work each, started in one way.
 #   policy        solo, all, fixed-N, delay-SECS, batches, online
 #   per_class     containers of each class
-#   work          how much each does, in parts of about 1.5 s alone
+#   work          how much each does, in parts of about 4 s alone
 . /run/in/lib.sh
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
 install_ctlmgr /run/in/ctlmgr.deb
