@@ -101,12 +101,13 @@ impl fmt::Display for CgroupPath {
 }
 
 /// A limit that may be absent; the kernel writes it as `max`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// At most this much.
     Bytes(Bytes),
     /// No limit.
+    #[default]
     Max,
 }
 
@@ -136,7 +137,7 @@ pub struct MemoryEvents {
 }
 
 /// The memory controller's files of one cgroup at one moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemorySample {
     /// `memory.current`.
     pub current: Bytes,
@@ -203,24 +204,7 @@ pub struct Group {
 impl Group {
     /// A cgroup that is not there: id 0, which no cgroup has, and nothing in it.
     pub(crate) fn absent() -> Group {
-        let memory = MemorySample {
-            current: Bytes::ZERO,
-            swap: Bytes::ZERO,
-            min: Bytes::ZERO,
-            low: Bytes::ZERO,
-            high: Limit::Max,
-            max: Limit::Max,
-            anon: Bytes::ZERO,
-            active_file: Bytes::ZERO,
-            inactive_file: Bytes::ZERO,
-            shmem: Bytes::ZERO,
-            kernel: Bytes::ZERO,
-            swapcached: Bytes::ZERO,
-            refault_anon: 0,
-            refault_file: 0,
-            events: MemoryEvents::default(),
-            pressure: None,
-        };
+        let memory = MemorySample::default();
         let activity = Activity::default();
         Group { path: CgroupPath::new(""), id: CgroupId(0), memory, activity }
     }

@@ -8,24 +8,7 @@ use crate::verdict::Party;
 
 /// A cgroup whose memory is all anonymous and all working set.
 pub(crate) fn sample(anon: Bytes) -> MemorySample {
-    MemorySample {
-        current: anon,
-        swap: Bytes::ZERO,
-        min: Bytes::ZERO,
-        low: Bytes::ZERO,
-        high: Limit::Max,
-        max: Limit::Max,
-        anon,
-        active_file: Bytes::ZERO,
-        inactive_file: Bytes::ZERO,
-        shmem: Bytes::ZERO,
-        kernel: Bytes::ZERO,
-        swapcached: Bytes::ZERO,
-        refault_anon: 0,
-        refault_file: 0,
-        events: MemoryEvents::default(),
-        pressure: None,
-    }
+    MemorySample { current: anon, anon, ..MemorySample::default() }
 }
 
 pub(crate) fn group(path: &str, id: u64, anon: Bytes) -> Group {

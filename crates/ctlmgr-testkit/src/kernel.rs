@@ -15,8 +15,8 @@
 use crate::set::{Set, take};
 use ctlmgr_model::{
     Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
-    LruFlavour, MemoryEvents, MemorySample, Millis, Outcome, Plan, Pressure, PressureLine,
-    Snapshot, Source, Step, Workload, WorkloadName,
+    LruFlavour, MemorySample, Millis, Outcome, Plan, Pressure, PressureLine, Snapshot, Source,
+    Step, Workload, WorkloadName,
 };
 
 /// What becomes of a step if all goes well.
@@ -267,22 +267,5 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
 }
 
 fn memory(anon: Bytes) -> MemorySample {
-    MemorySample {
-        current: anon,
-        swap: Bytes::ZERO,
-        min: Bytes::ZERO,
-        low: Bytes::ZERO,
-        high: Limit::Max,
-        max: Limit::Max,
-        anon,
-        active_file: Bytes::ZERO,
-        inactive_file: Bytes::ZERO,
-        shmem: Bytes::ZERO,
-        kernel: Bytes::ZERO,
-        swapcached: Bytes::ZERO,
-        refault_anon: 0,
-        refault_file: 0,
-        events: MemoryEvents::default(),
-        pressure: None,
-    }
+    MemorySample { current: anon, anon, ..MemorySample::default() }
 }
