@@ -1,6 +1,7 @@
 # bench-starts.sh KEY=VALUE…: some containers of five classes with fixed work each, started in one way.
 #   policy        solo, all, fixed-N, delay-SECS, batches, online
 #   per_class     containers of each class
+#   learned       true: the gate is told no characters, one start of each class teaches it before
 #   work          how much each does, in parts of about 4 s alone
 . /run/in/lib.sh
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
@@ -29,15 +30,36 @@ character() {
 }
 
 classes="rr rw sw db lsm"
+# create CLASS NUMBER OFFSET [OPTION…]
+create() {
+	what=$1 called=$1-$2 at=$3
+	shift 3
+	# shellcheck disable=SC2046
+	docker create --name "$called" --network none --device "$disk" "$@" \
+		--label com.docker.compose.project=bench --label "com.docker.compose.service=$what" \
+		fio fio $(arguments "$what" "$at") >/dev/null
+}
+# learn_all CLASSES: what is known of starts is all that these teach.
+learn_all() {
+	for class in $classes; do
+		create "$class" 0 0
+		docker start "$class-0" >/dev/null
+		docker wait "$class-0" >/dev/null
+	done
+	until [ "$(ctlmgr profile list --json | grep -c '"key"')" -ge 5 ]; do sleep 0.5; done
+}
+if [ "$policy" = online ] && [ "$learned" = true ]; then
+	learn_all
+	ctlmgr profile list
+fi
 names= offset=0
 for number in $(seq "$per_class"); do
 	for class in $classes; do
-		label=
-		if [ "$policy" != solo ]; then label="--label ctlmgr.batch.class=$(character "$class")"; fi
-		# shellcheck disable=SC2046,SC2086
-		docker create --name "$class-$number" --network none --device "$disk" $label \
-			--label com.docker.compose.project=bench --label "com.docker.compose.service=$class" \
-			fio fio $(arguments "$class" "$offset") >/dev/null
+		if [ "$policy" = solo ] || [ "$learned" = true ]; then
+			create "$class" "$number" "$offset"
+		else
+			create "$class" "$number" "$offset" --label "ctlmgr.batch.class=$(character "$class")"
+		fi
 		names="$names $class-$number"
 		offset=$((offset + 64 * 1048576))
 	done

@@ -15,8 +15,8 @@ pub struct Starts {
     /// Runs of each policy.
     #[arg(long, default_value_t = 1)]
     runs: u32,
-    /// Containers of each of the five classes; three at most, each has a part of the disk to itself.
-    #[arg(long, default_value_t = 2)]
+    /// Containers of each of the five classes; each has a part of the disk to itself.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=5))]
     per_class: u32,
     /// How much each of them does, in parts of about 4 s alone.
     #[arg(long, default_value_t = 3)]
@@ -24,6 +24,9 @@ pub struct Starts {
     /// A disk on which mixing sequential and random costs, or one with limits only.
     #[arg(long, default_value = "mixing", value_parser = ["mixing", "flat"])]
     disk: String,
+    /// The gate is told no characters: one start of each class teaches it before.
+    #[arg(long)]
+    learned: bool,
     /// Only policies whose name contains this; solo runs in any case.
     #[arg(long, default_value = "")]
     only: String,
@@ -68,10 +71,11 @@ fn measure(kit: &Kit, starts: &Starts, policy: &str) -> Result<Record> {
         bytes_per_sec: 8 << 20,
     };
     let script = format!(
-        "bench-starts.sh policy={policy} per_class={} work={}",
-        starts.per_class, starts.work
+        "bench-starts.sh policy={policy} per_class={} work={} learned={}",
+        starts.per_class, starts.work, starts.learned
     );
-    let limit = Duration::from_secs(900);
+    // Alone one after the other is the longest of the ways.
+    let limit = Duration::from_secs(600 + u64::from(starts.per_class * starts.work * 60));
     let record = lab::run_on(kit, &script, limit, costs)?;
     record.expect_undone()?;
     Ok(record)
