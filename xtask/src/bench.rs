@@ -5,6 +5,7 @@ mod gate;
 mod idle;
 mod report;
 mod scene;
+mod shapes;
 mod starts;
 
 use std::time::Duration;
@@ -34,6 +35,8 @@ enum Command {
     Gate(gate::Gate),
     /// Ways of starting containers that fight for a disk.
     Starts(starts::Starts),
+    /// Whether the character of fio jobs is learned right, traced and from io.stat alone.
+    Shapes,
     /// CPU time of the daemon while many containers rest, beside systemd-oomd's.
     Idle(idle::Idle),
 }
@@ -72,6 +75,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Bomb(bomb) => bomb::run(&kit, bomb),
         Command::Idle(idle) => idle::run(&kit, idle),
         Command::Gate(gate) => gate::run(&kit, gate),
+        Command::Shapes => shapes::run(&kit),
         Command::Starts(starts) => starts::run(&kit, starts),
     }
 }

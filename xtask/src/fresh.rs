@@ -13,9 +13,19 @@ const PACKAGE: [(&str, &str); 3] = [("cc", "gcc"), ("dpkg-deb", "dpkg"), ("gzip"
 /// QEMU 7.2 crashes a 6.12 guest under software emulation (cmpxchg16b).
 const LEAST_QEMU: u32 = 8;
 
+/// Programs to compile with. Where clang is there the libraries may still lack, see below.
+const COMPILER: [(&str, &str); 4] =
+    [("cc", "gcc"), ("make", "make"), ("pkg-config", "pkg-config"), ("clang", "clang")];
+/// What the loader of eBPF programs is linked with, by its header.
+const LIBRARIES: [(&str, &str); 2] = [("gelf.h", "libelf-dev"), ("zlib.h", "zlib1g-dev")];
+
 /// Installs what is missing to compile.
 pub fn ensure_compiler() -> Result<()> {
-    install_missing(&[("cc", "gcc")])
+    let has_header = |name: &str| Path::new("/usr/include").join(name).exists();
+    let lacking = |(_, package): &(&str, &'static str)| *package;
+    let programs = COMPILER.iter().filter(|(program, _)| !has(program)).map(lacking);
+    let libraries = LIBRARIES.iter().filter(|(header, _)| !has_header(header)).map(lacking);
+    install(&programs.chain(libraries).collect::<Vec<_>>())
 }
 
 /// Installs what is missing to build and run the guest.
@@ -29,15 +39,18 @@ pub fn ensure_packager() -> Result<()> {
     install_missing(&PACKAGE)
 }
 
-fn install_missing(programs: &[(&str, &str)]) -> Result<()> {
-    let missing: Vec<&str> =
-        programs.iter().filter(|(program, _)| !has(program)).map(|(_, package)| *package).collect();
+fn install_missing(programs: &[(&str, &'static str)]) -> Result<()> {
+    let missing = programs.iter().filter(|(program, _)| !has(program));
+    install(&missing.map(|(_, package)| *package).collect::<Vec<_>>())
+}
+
+fn install(missing: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
     sh::say(&format!("installing {}", missing.join(" ")));
     sh::quiet(&mut sh::privileged(&["apt-get", "update"]))?;
-    let words = [&["apt-get", "install", "-y", "--no-install-recommends"], &missing[..]].concat();
+    let words = [&["apt-get", "install", "-y", "--no-install-recommends"], missing].concat();
     sh::quiet(sh::privileged(&words).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 

@@ -34,6 +34,7 @@ pub fn kit() -> Result<Kit> {
         (Path::new("xtask/guest/bench-bomb.sh"), "bench-bomb.sh"),
         (Path::new("xtask/guest/bench-starts.sh"), "bench-starts.sh"),
         (Path::new("xtask/guest/bench-gate.sh"), "bench-gate.sh"),
+        (Path::new("xtask/guest/bench-shapes.sh"), "bench-shapes.sh"),
     ];
     for (from, name) in sources {
         let to = directory.path().join(name);

@@ -69,6 +69,8 @@ pub struct Queue {
     pub mode: Mode,
     /// Whether the operator holds all starts.
     pub is_held: bool,
+    /// Whether requests to disks are traced: on, off, beginning, or why they cannot be.
+    pub trace: String,
     /// Who waits, in the order in which they are looked at.
     pub waiting: Vec<Waiting>,
     /// Who starts.

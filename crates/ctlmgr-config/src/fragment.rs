@@ -181,6 +181,7 @@ fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault
         "starts.settle_at_most_secs" => starts.settle_at_most = millis(field.seconds()?),
         "starts.io_full" => starts.io_full = field.percent()?,
         "starts.freeze" => starts.freeze = field.boolean()?,
+        "starts.trace" => starts.trace = field.boolean()?,
         _ => starts.memory_full = field.percent()?,
     }
     Ok(())

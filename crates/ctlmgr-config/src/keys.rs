@@ -226,6 +226,14 @@ pub const KEYS: &[Key] = &[
          Health checks of a frozen container fail.",
     ),
     key(
+        "starts",
+        "trace",
+        "true or false",
+        "true",
+        "Whether requests to disks are traced by eBPF, where the kernel can (5.8 with BTF). io.stat, \
+         which counts in any case, does not tell whether they lie side by side.",
+    ),
+    key(
         "starts.class_wait_secs",
         "*",
         "seconds, 0–50",

@@ -4,6 +4,7 @@
 //! `Snapshot` + `Settings` → decide → `Plan` of `Step`s → outcomes; nothing here performs I/O,
 //! reads a clock or knows a file name.
 
+mod disk;
 mod group;
 mod knob;
 mod plan;
@@ -14,6 +15,7 @@ mod snapshot;
 mod start;
 mod workload;
 
+pub use disk::{Disk, Io, Requests, SIZES, Shape};
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use knob::Knob;
 pub use plan::{
@@ -27,5 +29,5 @@ pub use settings::{
     PageAging, Rule, RuleEffect, Settings,
 };
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
-pub use start::{Character, CharacterError, Io, Profile, StartSettings};
+pub use start::{Character, CharacterError, Profile, StartSettings};
 pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

@@ -121,7 +121,7 @@ impl FromStr for Bytes {
 }
 
 /// A whole percentage, 0–100.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Percent(pub u8);
 

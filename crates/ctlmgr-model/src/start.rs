@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, ClassName, Millis, Mode, Percent};
+use crate::{Bytes, ClassName, Io, Millis, Mode, Percent};
 
 /// What a container does while it starts: the workload character bin of Bhimani et al., §6.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,42 +77,6 @@ impl FromStr for Character {
     }
 }
 
-/// What a cgroup did to block devices and the processor, all devices together, since it was made or
-/// between two readings.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Io {
-    /// Bytes read.
-    pub read: Bytes,
-    /// Bytes written.
-    pub written: Bytes,
-    /// Requests that read.
-    pub reads: u64,
-    /// Requests that wrote.
-    pub writes: u64,
-    /// Processor time, in microseconds.
-    pub cpu_usec: u64,
-}
-
-impl Io {
-    /// What was done since `earlier`.
-    #[must_use]
-    pub fn since(self, earlier: Io) -> Io {
-        Io {
-            read: self.read - earlier.read,
-            written: self.written - earlier.written,
-            reads: self.reads.saturating_sub(earlier.reads),
-            writes: self.writes.saturating_sub(earlier.writes),
-            cpu_usec: self.cpu_usec.saturating_sub(earlier.cpu_usec),
-        }
-    }
-
-    /// Bytes moved in either direction.
-    pub fn moved(self) -> Bytes {
-        self.read + self.written
-    }
-}
-
 /// What was learned of the starts of one kind of container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
@@ -126,6 +90,9 @@ pub struct Profile {
     pub lasts: Millis,
     /// Bytes moved per second when a start was over.
     pub steady_per_sec: Bytes,
+    /// Which part of the last starts was of this character by itself.
+    #[serde(default)]
+    pub confidence: Percent,
     /// When it was last learned from, in seconds of Unix time.
     pub learned_unix: u64,
 }
@@ -154,6 +121,9 @@ pub struct StartSettings {
     pub memory_full: Percent,
     /// Whether those that nobody asked about are frozen until their turn.
     pub freeze: bool,
+    /// Whether requests to disks are traced, where the kernel can: `io.stat` does not tell whether they
+    /// lie side by side.
+    pub trace: bool,
 }
 
 impl Default for StartSettings {
@@ -169,6 +139,7 @@ impl Default for StartSettings {
             io_full: Percent(50),
             memory_full: Percent(10),
             freeze: false,
+            trace: true,
         }
     }
 }

@@ -30,7 +30,7 @@ mod lesson;
 
 use std::collections::BTreeSet;
 
-use ctlmgr_model::{Bytes, Character, Millis, StartSettings, Weight};
+use ctlmgr_model::{Bytes, Character, Disk, Millis, StartSettings, Weight};
 
 pub use lesson::{busy_milli, classify, is_quiet, learn, per_sec, traits};
 
@@ -43,10 +43,23 @@ pub struct Ticket(pub u64);
 pub struct Traits {
     /// What it is like.
     pub character: Option<Character>,
+    /// The disk that it uses the most. Those on different ones do not meet.
+    pub disk: Option<Disk>,
     /// Processors that it keeps busy, in thousandths.
     pub cpu_milli: u64,
     /// Page cache that it reads into.
     pub cache: Bytes,
+}
+
+impl Traits {
+    /// What two cost each other when they start together, in hundredths.
+    fn conflict(&self, other: &Traits) -> u32 {
+        let is_apart = self.disk.zip(other.disk).is_some_and(|(a, b)| a != b);
+        match (self.character, other.character) {
+            (Some(a), Some(b)) if !is_apart => penalty(a, b),
+            _ => 0,
+        }
+    }
 }
 
 /// A start that waits.
@@ -255,10 +268,7 @@ impl Look<'_> {
 
     /// Whether penalty, processors and page cache allow one more.
     fn suits(&self, w: &Waiting) -> Verdict {
-        let added = |s: &Starting| match (w.traits.character, s.traits.character) {
-            (Some(a), Some(b)) => penalty(a, b),
-            _ => 0,
-        };
+        let added = |s: &Starting| w.traits.conflict(&s.traits);
         let sum: u32 = self.starting.iter().map(added).fold(0, u32::saturating_add);
         if sum > self.settings.most_penalty {
             let character = w.traits.character.unwrap_or(Character::Mixed);

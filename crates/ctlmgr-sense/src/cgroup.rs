@@ -1,7 +1,7 @@
 //! Files of the memory controller, as text to values (kernel: admin-guide/cgroup-v2.rst).
 
 use ctlmgr_host::{CgroupDir, HostError, Result};
-use ctlmgr_model::{Activity, Bytes, Group, Io, Knob, Limit, MemoryEvents, MemorySample};
+use ctlmgr_model::{Activity, Bytes, Disk, Group, Io, Knob, Limit, MemoryEvents, MemorySample};
 
 use crate::machine::parse_pressure;
 
@@ -64,23 +64,46 @@ pub fn parse_cpu(text: &str) -> Option<u64> {
 /// What was read and written over all devices, from `io.stat`: lines of `major:minor key=number …`.
 /// A device that did nothing yet may stand there without keys.
 pub fn parse_io(text: &str) -> Option<Io> {
-    let mut io = Io::default();
+    let mut all = Io::default();
+    let mut most = Bytes::ZERO;
     for line in text.lines() {
-        let mut words = line.split_ascii_whitespace();
-        words.next()?.split_once(':')?;
-        for word in words {
-            let (key, number) = word.split_once('=')?;
-            match key {
-                "rbytes" => io.read = io.read + parse_bytes(number)?,
-                "wbytes" => io.written = io.written + parse_bytes(number)?,
-                "rios" => io.reads = io.reads.saturating_add(number.parse().ok()?),
-                "wios" => io.writes = io.writes.saturating_add(number.parse().ok()?),
-                // Others may hold words, as the cost model's do.
-                _ => {}
-            }
+        let (disk, io) = parse_disk(line)?;
+        let is_lower = all.disk.is_some_and(|d| disk < d);
+        if io.moved() > most || (io.moved() == most && most > Bytes::ZERO && is_lower) {
+            (all.disk, most) = (Some(disk), io.moved());
+        }
+        all.read = all.read + io.read;
+        all.written = all.written + io.written;
+        all.reads = all.reads.saturating_add(io.reads);
+        all.writes = all.writes.saturating_add(io.writes);
+    }
+    Some(all)
+}
+
+/// One line of `io.stat`.
+fn parse_disk(line: &str) -> Option<(Disk, Io)> {
+    let mut words = line.split_ascii_whitespace();
+    let disk = words.next()?.parse().ok()?;
+    let mut io = Io::default();
+    for word in words {
+        let (key, number) = word.split_once('=')?;
+        match key {
+            "rbytes" => io.read = parse_bytes(number)?,
+            "wbytes" => io.written = parse_bytes(number)?,
+            "rios" => io.reads = number.parse().ok()?,
+            "wios" => io.writes = number.parse().ok()?,
+            // Others may hold words, as the cost model's do.
+            _ => {}
         }
     }
-    Some(io)
+    Some((disk, io))
+}
+
+/// The devices that `io.stat` names.
+pub(crate) fn read_disks(dir: &CgroupDir) -> Vec<Disk> {
+    let disks =
+        |text: &str| text.lines().map(|l| Some(parse_disk(l)?.0)).collect::<Option<Vec<_>>>();
+    read(dir, "io.stat", disks).ok().flatten().unwrap_or_default()
 }
 
 /// `populated` and `frozen` of `cgroup.events`.
@@ -218,8 +241,9 @@ mod tests {
         => MemoryStat { anon: 5, refault_anon: 7, ..MemoryStat::default() }, "anon\n");
 
     knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => 42, "user_usec 40\n");
-    knob!(io_stat, parse_io, "8:0 rbytes=10 wbytes=2 rios=1 cost.ctrl=auto\n254:0 rbytes=5\n7:0\n"
-        => Io { read: Bytes(15), written: Bytes(2), reads: 1, ..Io::default() }, "8:0 rbytes\n");
+    knob!(io_stat, parse_io, "8:0 rbytes=10 wbytes=2 rios=1 cost.ctrl=auto\n254:0 rbytes=12\n7:0\n"
+        => Io { read: Bytes(22), written: Bytes(2), reads: 1, disk: "8:0".parse().ok(), ..Io::default() },
+        "8:0 rbytes\n");
     knob!(cgroup_events, parse_state, "populated 1\nfrozen 0\n" => (true, false), "populated");
 
     proptest! {

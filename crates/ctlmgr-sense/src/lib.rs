@@ -14,5 +14,5 @@ mod wake;
 pub use docker::{Containers, watch_containers};
 pub use facts::{HostFacts, facts};
 pub use machine::{parse_lru, parse_pressure, parse_watermark};
-pub use sensor::{Glance, Look, Query, Sensor};
+pub use sensor::{DiskTrace, Glance, Look, Query, Sensor};
 pub use wake::{Wake, Wakes};

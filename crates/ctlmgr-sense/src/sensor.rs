@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ctlmgr_host::{Hierarchy, Host, Result, chain};
+use ctlmgr_host::{CgroupDir, Hierarchy, Host, Result, chain};
 use ctlmgr_model::{
-    Bytes, CgroupPath, ContainerFacts, Gap, Group, Io, Millis, Pressure, Snapshot, Source,
-    Workload, WorkloadName,
+    Bytes, CgroupId, CgroupPath, ContainerFacts, Disk, Gap, Group, Io, Millis, Pressure, Shape,
+    Snapshot, Source, Workload, WorkloadName,
 };
 use glob::Pattern;
 
-use crate::cgroup::{read_activity, read_group};
+use crate::cgroup::{read_activity, read_disks, read_group};
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, is_user_manager, walk};
 
@@ -31,6 +31,9 @@ pub struct Query {
     /// What dockerd said about containers, by full id.
     pub containers: BTreeMap<String, ContainerFacts>,
 }
+
+/// What a cgroup asked of a disk, from whoever sees the requests that `io.stat` only counts.
+pub type DiskTrace<'a> = dyn Fn(CgroupId, Disk) -> Option<Shape> + 'a;
 
 /// What can be seen of a host at a glance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,12 +83,12 @@ impl Sensor {
         Ok(Glance { available: read_available(&self.host)?, groups })
     }
 
-    /// What the containers of these ids did so far, and how hard the host is pressed. Blocks for as
-    /// long as the kernel takes.
+    /// What the containers of these ids did so far, with the shape of their requests where they are
+    /// traced, and how hard the host is pressed. Blocks for as long as the kernel takes.
     ///
     /// # Errors
     /// The hierarchy cannot be listed. Who is not there is not in it.
-    pub fn look_at(&self, ids: &BTreeSet<String>) -> Result<Look> {
+    pub fn look_at(&self, ids: &BTreeSet<String>, trace: Option<&DiskTrace<'_>>) -> Result<Look> {
         let mut io = BTreeMap::new();
         for (path, kind) in walk(&self.cgroups, &[])? {
             let Kind::Container(id) = kind else { continue };
@@ -93,7 +96,8 @@ impl Sensor {
             if let Some(dir) = dir {
                 let activity = read_activity(&dir);
                 if activity.is_populated {
-                    io.insert(id, activity.io);
+                    let shape = trace.and_then(|trace| shape(&dir, trace));
+                    io.insert(id, Io { shape, ..activity.io });
                 }
             }
         }
@@ -166,6 +170,12 @@ impl Reading<'_> {
             None
         })
     }
+}
+
+/// The requests of a cgroup, over all devices.
+fn shape(dir: &CgroupDir, trace: &DiskTrace<'_>) -> Option<Shape> {
+    let shapes = read_disks(dir).into_iter().filter_map(|disk| trace(dir.id(), disk));
+    shapes.reduce(|sum, shape| sum.with(shape, u64::saturating_add))
 }
 
 fn container(query: &Query, id: String, group: Group) -> Workload {

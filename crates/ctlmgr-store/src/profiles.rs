@@ -96,6 +96,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("var/lib/ctlmgr/profiles.db");
         let profile = Profile {
+            confidence: ctlmgr_model::Percent(50),
             character: Character::RandomRead,
             starts: 2,
             io: Io { read: Bytes::mib(3), reads: 768, ..Io::default() },

@@ -2,11 +2,11 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use ctlmgr_api::{Client, Forget, KeyedProfile, Queue, QueueChange};
-use ctlmgr_model::Mode;
+use ctlmgr_model::{Bytes, Millis, Mode, Requests, SIZES};
 use ctlmgr_policy::gate;
 use hyper::Method;
 
@@ -73,6 +73,9 @@ fn table(queue: &Queue) {
         "starts: {}{held}; {} let go, {} of them after waiting, {} overdue",
         queue.mode, c.admitted, c.waited, c.overdue
     ));
+    if queue.trace != "on" {
+        show::line(&format!("requests to disks are not traced: {}", queue.trace));
+    }
     if queue.waiting.is_empty() && queue.starting.is_empty() {
         return show::line("Nobody waits and nobody starts.");
     }
@@ -180,11 +183,12 @@ fn profiles(list: &[KeyedProfile]) {
 fn details(keyed: &KeyedProfile) {
     let KeyedProfile { key, profile } = keyed;
     let io = &profile.io;
-    let mean = |bytes: u64, requests: u64| ctlmgr_model::Bytes(bytes / requests.max(1));
+    let mean = |bytes: u64, requests: u64| Bytes(bytes / requests.max(1));
     show::line(key);
     for (what, value) in [
         ("character", profile.character.to_string()),
-        ("starts", format!("{}, the last at Unix time {}", profile.starts, profile.learned_unix)),
+        ("starts", format!("{}, the last {}", profile.starts, age(profile.learned_unix))),
+        ("sure", format!("{} % of the last starts were like that", profile.confidence.0)),
         ("lasts", format!("{} ms", profile.lasts.0)),
         ("reads", format!("{} in {} requests of {}", io.read, io.reads, mean(io.read.0, io.reads))),
         (
@@ -200,5 +204,49 @@ fn details(keyed: &KeyedProfile) {
         ("after", format!("{}/s", profile.steady_per_sec)),
     ] {
         show::line(&format!("  {what:<10} {value}"));
+    }
+    let disk = io.disk.map_or_else(|| "-".to_owned(), |d| d.to_string());
+    show::line(&format!("  {:<10} {disk} most of all", "disk"));
+    match io.shape {
+        None => show::line("  requests were not traced"),
+        Some(shape) => {
+            requests("reading", &shape.read, profile.lasts);
+            requests("writing", &shape.write, profile.lasts);
+        }
+    }
+}
+
+/// How long ago that was.
+fn age(unix: u64) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    match now.saturating_sub(unix) {
+        secs @ 0..120 => format!("{secs} s ago"),
+        secs @ 120..7200 => format!("{} min ago", secs / 60),
+        secs @ 7200..172_800 => format!("{} h ago", secs / 3600),
+        secs => format!("{} days ago", secs / 86_400),
+    }
+}
+
+/// What was traced of one direction.
+fn requests(what: &str, requests: &Requests, lasted: Millis) {
+    let pct = |part: u64, whole: u64| part.saturating_mul(100) / whole.max(1);
+    // Microseconds under way in each millisecond are thousandths of a queue.
+    let depth = requests.busy_usec / lasted.0.max(1);
+    show::line(&format!(
+        "  {what:<10} {} requests, {} % of the bytes in sequence, {}.{:02} under way in the mean",
+        requests.count,
+        pct(requests.sequential.0, requests.bytes.0),
+        depth / 1000,
+        depth % 1000 / 10
+    ));
+    let size = |slot: usize| match slot {
+        last if last + 1 == SIZES => "more".to_owned(),
+        slot => Bytes(4096 << slot).to_string(),
+    };
+    let used = requests.sizes.iter().enumerate().filter(|(_, n)| **n > 0);
+    let sizes: Vec<String> =
+        used.map(|(slot, n)| format!("{} {} %", size(slot), pct(*n, requests.count))).collect();
+    if !sizes.is_empty() {
+        show::line(&format!("  {:<10} {}", "", sizes.join(", ")));
     }
 }

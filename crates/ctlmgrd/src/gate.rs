@@ -7,28 +7,30 @@
 pub(crate) mod late;
 mod learned;
 mod questions;
+mod sight;
 mod starting;
+mod tracing;
 mod waiting;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ::tracing::info;
 use ctlmgr_api::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest,
 };
 use ctlmgr_model::{Millis, Mode, Pressure, Reason, Settings};
 use ctlmgr_policy::gate::{self, Admission, Ground, Ticket};
-use ctlmgr_sense::{Containers, Look, Sensor};
+use ctlmgr_sense::{Containers, Sensor};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
-use tracing::info;
 
 use crate::control::Reply;
 use late::Order;
 use learned::Learned;
+use sight::Sight;
 use starting::Member;
 use waiting::{Entry, Known, find, millis};
 
@@ -43,10 +45,8 @@ pub(crate) enum Question {
     Forget(Forget, Reply<Vec<KeyedProfile>>),
 }
 
-/// While somebody waits or starts, the gate moves this often …
+/// While somebody waits or starts, the gate moves this often.
 const STEP: Duration = Duration::from_millis(250);
-/// … and looks this often at those that start.
-const LOOK: Duration = Duration::from_secs(1);
 /// While nothing happens it is woken by questions and by dockerd.
 const REST: Duration = Duration::from_secs(3600);
 
@@ -80,7 +80,7 @@ struct Gate {
     settings: Arc<Settings>,
     containers: Arc<Containers>,
     sources: Sources,
-    sensor: Arc<Sensor>,
+    sight: Sight,
     learned: Learned,
     orders: mpsc::UnboundedSender<Order>,
     publish: watch::Sender<Queue>,
@@ -94,8 +94,10 @@ struct Gate {
     counters: StartCounters,
     /// Starts that dockerd has told of, by id.
     seen: BTreeMap<String, u32>,
-    looking: Option<JoinHandle<Option<Look>>>,
-    looked_at: Instant,
+}
+
+fn is_to_trace(settings: &Settings) -> bool {
+    settings.starts.trace && settings.starts.mode != Mode::Off
 }
 
 impl Gate {
@@ -104,11 +106,13 @@ impl Gate {
         let now = Instant::now();
         let settings_now = Arc::new(settings.borrow_and_update().clone());
         let containers_now = Arc::new(containers.borrow_and_update().clone());
+        let mut sight = Sight::new(sensor);
+        sight.tracing.want(is_to_trace(&settings_now));
         Gate {
             settings: settings_now,
             containers: containers_now,
             sources: Sources { settings, containers, questions },
-            sensor,
+            sight,
             learned: Learned::new(store),
             orders,
             publish,
@@ -121,14 +125,14 @@ impl Gate {
             batch: 0,
             counters: StartCounters::default(),
             seen: BTreeMap::new(),
-            looking: None,
-            looked_at: now,
         }
     }
 
     async fn run(mut self) {
         loop {
-            let is_busy = !self.waiting.is_empty() || !self.starting.is_empty();
+            let is_busy = !self.waiting.is_empty()
+                || !self.starting.is_empty()
+                || self.sight.tracing.is_beginning();
             let pause = if is_busy { STEP } else { REST };
             let Sources { settings, containers, questions } = &mut self.sources;
             let mut question = None;
@@ -156,6 +160,7 @@ impl Gate {
     fn note_changes(&mut self, has_settings: bool, has_containers: bool) {
         if has_settings || self.sources.settings.has_changed().unwrap_or(false) {
             self.settings = Arc::new(self.sources.settings.borrow_and_update().clone());
+            self.sight.tracing.want(is_to_trace(&self.settings));
         }
         if has_containers || self.sources.containers.has_changed().unwrap_or(false) {
             self.containers = Arc::new(self.sources.containers.borrow_and_update().clone());
@@ -207,10 +212,8 @@ impl Gate {
     /// Takes what a look has brought, and takes the next one where it is time.
     async fn take_look(&mut self) {
         let now = Instant::now();
-        if self.looking.as_ref().is_some_and(JoinHandle::is_finished)
-            && let Some(looking) = self.looking.take()
-        {
-            let look = looking.await.ok().flatten().unwrap_or_default();
+        self.sight.tracing.note().await;
+        if let Some(look) = self.sight.take().await {
             self.starting.iter_mut().for_each(|m| m.follow(&look, now));
             let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
             self.ground = Ground {
@@ -220,13 +223,10 @@ impl Gate {
                 cache: look.available,
             };
         }
-        let is_wanted = !self.starting.is_empty() || !self.waiting.is_empty();
-        if is_wanted && self.looking.is_none() && now.duration_since(self.looked_at) >= LOOK {
-            self.looked_at = now;
-            let ids: BTreeSet<String> =
-                self.starting.iter().filter_map(|m| m.id().map(str::to_owned)).collect();
-            let sensor = self.sensor.clone();
-            self.looking = Some(tokio::task::spawn_blocking(move || sensor.look_at(&ids).ok()));
+        if !self.starting.is_empty() || !self.waiting.is_empty() {
+            let starting = &self.starting;
+            self.sight
+                .look(now, || starting.iter().filter_map(|m| m.id().map(str::to_owned)).collect());
         }
     }
 

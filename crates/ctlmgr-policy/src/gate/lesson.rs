@@ -1,6 +1,6 @@
 //! What a start teaches: its character, and a profile of those like it.
 
-use ctlmgr_model::{Bytes, Character, Io, Millis, Profile};
+use ctlmgr_model::{Bytes, Character, Io, Millis, Percent, Profile, Requests};
 
 use super::Traits;
 
@@ -31,8 +31,9 @@ pub fn busy_milli(io: &Io, passed: Millis) -> u64 {
     io.cpu_usec / passed.0.max(1)
 }
 
-/// The character of a start, from the counters of io.stat: direction by bytes, sequential or random by
-/// the mean size of requests. Sequential requests that nothing merges look random to it.
+/// The character of a start: direction by bytes; sequential or random by runs of requests where they
+/// are traced, else by the mean size of requests in io.stat, to which sequential requests that nothing
+/// merges look random, and large random ones sequential.
 pub fn classify(io: &Io, lasted: Millis) -> Character {
     let moved = io.moved();
     if is_quiet(moved, lasted, Bytes::ZERO) {
@@ -41,15 +42,19 @@ pub fn classify(io: &Io, lasted: Millis) -> Character {
             false => Character::Quiet,
         };
     }
+    let shape = io.shape.unwrap_or_default();
     let prevails =
         |part: Bytes| u128::from(part.0) * 100 >= u128::from(moved.0) * u128::from(PREVAILS);
-    let is_sequential = |bytes: Bytes, requests: u64| bytes.0 / requests.max(1) >= SEQUENTIAL.0;
+    let is_sequential = |bytes: Bytes, requests: u64, traced: Requests| match traced.count {
+        0 => bytes.0 / requests.max(1) >= SEQUENTIAL.0,
+        _ => traced.sequential.0 >= traced.bytes.0 / 2,
+    };
     match () {
-        () if prevails(io.read) => match is_sequential(io.read, io.reads) {
+        () if prevails(io.read) => match is_sequential(io.read, io.reads, shape.read) {
             true => Character::SequentialRead,
             false => Character::RandomRead,
         },
-        () if prevails(io.written) => match is_sequential(io.written, io.writes) {
+        () if prevails(io.written) => match is_sequential(io.written, io.writes, shape.write) {
             true => Character::SequentialWrite,
             false => Character::RandomWrite,
         },
@@ -59,6 +64,9 @@ pub fn classify(io: &Io, lasted: Millis) -> Character {
 
 /// A mean follows the last starts: each new one counts for at least this part, one in …
 const MEMORY: u32 = 4;
+
+/// One start says no more than this about the next.
+const FIRST: Percent = Percent(50);
 
 /// What is known after one more start.
 pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> Profile {
@@ -70,6 +78,7 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> P
             io,
             lasts,
             steady_per_sec: steady,
+            confidence: FIRST,
             learned_unix: 0,
         };
     };
@@ -84,14 +93,24 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> P
         reads: mean(known.io.reads, io.reads),
         writes: mean(known.io.writes, io.writes),
         cpu_usec: mean(known.io.cpu_usec, io.cpu_usec),
+        disk: io.disk.or(known.io.disk),
+        // One that was not traced says nothing of the shape.
+        shape: match (known.io.shape, io.shape) {
+            (Some(known), Some(new)) => Some(known.with(new, mean)),
+            (known, new) => new.or(known),
+        },
     };
-    let lasts = Millis(mean(known.lasts.0, lasts.0));
+    let character = classify(&mixed, Millis(mean(known.lasts.0, lasts.0)));
+    let is_like_that = if classify(&io, lasts) == character { 100 } else { 0 };
     Profile {
-        character: classify(&mixed, lasts),
+        character,
         starts,
         io: mixed,
-        lasts,
+        lasts: Millis(mean(known.lasts.0, lasts.0)),
         steady_per_sec: Bytes(mean(known.steady_per_sec.0, steady.0)),
+        confidence: Percent(
+            u8::try_from(mean(known.confidence.0.into(), is_like_that)).unwrap_or(100),
+        ),
         learned_unix: 0,
     }
 }
@@ -104,6 +123,7 @@ pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
     Traits {
         character,
         cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
+        disk: profile.and_then(|p| p.io.disk),
         cache: profile.filter(|p| reads(p.character)).map_or(Bytes::ZERO, |p| p.io.read),
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use ctlmgr_model::Io;
+use ctlmgr_model::{Io, Percent, Requests, Shape};
 use proptest::prelude::*;
 
 fn settings() -> StartSettings {
@@ -135,8 +135,8 @@ fn a_start_is_over_when_healthy_or_quiet_or_gone_or_too_long() {
 #[test]
 fn characters_follow_direction_and_size() {
     let of = |read: u64, reads, written: u64, writes, cpu_usec| {
-        let io =
-            Io { read: Bytes::mib(read), reads, written: Bytes::mib(written), writes, cpu_usec };
+        let (read, written) = (Bytes::mib(read), Bytes::mib(written));
+        let io = Io { read, reads, written, writes, cpu_usec, ..Io::default() };
         classify(&io, Millis(10_000))
     };
     assert_eq!(of(100, 25_600, 1, 10, 0), Character::RandomRead);
@@ -146,6 +146,48 @@ fn characters_follow_direction_and_size() {
     assert_eq!(of(60, 100, 40, 100, 0), Character::Mixed);
     assert_eq!(of(1, 10, 1, 10, 8_000_000), Character::Cpu);
     assert_eq!(of(1, 10, 1, 10, 100_000), Character::Quiet);
+}
+
+#[test]
+fn runs_of_requests_say_more_than_their_size() {
+    let of = |mib: u64, size_kib: u64, in_runs: u64| {
+        let (read, count) = (Bytes::mib(mib), mib * 1024 / size_kib);
+        let requests =
+            Requests { count, bytes: read, sequential: Bytes::mib(in_runs), ..Requests::default() };
+        let shape = Some(Shape { read: requests, ..Shape::default() });
+        classify(&Io { read, reads: count, shape, ..Io::default() }, Millis(10_000))
+    };
+    assert_eq!(of(100, 4, 90), Character::SequentialRead, "direct, in small requests");
+    assert_eq!(of(100, 1024, 10), Character::RandomRead, "large, but all over the device");
+}
+
+#[test]
+fn a_profile_keeps_the_shape_of_starts_that_were_traced() {
+    let requests = |n| Requests { count: n, bytes: Bytes(n * 4096), ..Requests::default() };
+    let traced =
+        |n| Io { shape: Some(Shape { read: requests(n), ..Shape::default() }), ..Io::default() };
+    let first = learn(None, traced(40), Millis(1000), Bytes::ZERO);
+    let untraced = learn(Some(&first), Io::default(), Millis(1000), Bytes::ZERO);
+    assert_eq!(untraced.io.shape, first.io.shape);
+    let second = learn(Some(&untraced), traced(10), Millis(1000), Bytes::ZERO);
+    assert_eq!(second.io.shape.unwrap().read.count, 30, "a third of the third");
+    assert_eq!((first.confidence, second.confidence), (Percent(50), Percent(83)));
+}
+
+#[test]
+fn those_on_different_disks_do_not_meet() {
+    let on = |minor| Disk { major: 8, minor };
+    let mut queue = Queue {
+        waiting: vec![waiting(1, Some(Character::SequentialRead))],
+        starting: vec![starting("db", Character::RandomRead)],
+        ..Queue::default()
+    };
+    queue.starting[0].traits.disk = Some(on(0));
+    assert!(who_starts(&queue, 10).is_empty(), "its disk is not known");
+    queue.waiting[0].traits.disk = Some(on(0));
+    assert!(who_starts(&queue, 10).is_empty());
+    queue.waiting[0].traits.disk = Some(on(16));
+    assert_eq!(who_starts(&queue, 10), [1]);
 }
 
 #[test]
@@ -185,7 +227,7 @@ prop_compose! {
                 since: Millis(since),
                 longest: Millis(longest),
                 after: after.into_iter().map(|n| format!("c{n}")).collect(),
-                traits: Traits { character, cpu_milli, cache: Bytes::mib(cache) },
+                traits: Traits { character, cpu_milli, cache: Bytes::mib(cache), ..Traits::default() },
                 ..waiting(i as u64, None)
             });
         }
@@ -269,7 +311,7 @@ proptest! {
 
     #[test]
     fn any_counters_have_a_character(read in any::<u64>(), written in any::<u64>(), reads in any::<u64>(), ms in any::<u64>()) {
-        let io = Io { read: Bytes(read), written: Bytes(written), reads, writes: reads, cpu_usec: written };
+        let io = Io { read: Bytes(read), written: Bytes(written), reads, writes: reads, cpu_usec: written, ..Io::default() };
         prop_assert!(Character::ALL.contains(&classify(&io, Millis(ms))));
     }
 }

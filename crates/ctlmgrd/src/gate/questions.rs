@@ -114,6 +114,7 @@ impl Gate {
         Queue {
             mode: settings.starts.mode,
             is_held: self.is_held,
+            trace: self.sight.tracing.said(),
             waiting: self.waiting.iter().map(waiting).collect(),
             starting: self.starting.iter().map(starting).collect(),
             counters: self.counters,

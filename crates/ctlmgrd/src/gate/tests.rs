@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::control::Refused;
 use ctlmgr_host::Host;

@@ -1,0 +1,30 @@
+//! Compiles the eBPF programs; they are loaded from memory, so nothing else is installed.
+
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+#[expect(clippy::expect_used, reason = "a build script has nobody to hand an error to")]
+fn main() {
+    println!("cargo::rerun-if-changed=bpf");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let include = out.join("include");
+    std::fs::create_dir_all(include.join("bpf")).expect("OUT_DIR can be written");
+    for (name, text) in libbpf_sys::API_HEADERS {
+        std::fs::write(include.join("bpf").join(name), text).expect("OUT_DIR can be written");
+    }
+    SkeletonBuilder::new()
+        .source("bpf/disk.bpf.c")
+        .obj(out.join("disk.bpf.o"))
+        .clang_args([
+            "-Wall".as_ref(),
+            "-Wextra".as_ref(),
+            "-Werror".as_ref(),
+            "-I".as_ref(),
+            include.as_os_str(),
+        ])
+        .build()
+        .expect(
+            "clang compiles bpf/disk.bpf.c (Debian's clang, libelf-dev and zlib1g-dev are needed)",
+        );
+}

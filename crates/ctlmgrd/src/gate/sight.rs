@@ -1,0 +1,49 @@
+//! Looks at those that start, off the gate's task.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctlmgr_model::{CgroupId, Disk};
+use ctlmgr_sense::{Look, Sensor};
+use tokio::task::JoinHandle;
+
+use super::tracing::Tracing;
+
+/// So often.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The gate's eyes: one look at a time.
+pub(super) struct Sight {
+    sensor: Arc<Sensor>,
+    /// Where requests are traced.
+    pub tracing: Tracing,
+    looking: Option<JoinHandle<Option<Look>>>,
+    looked_at: Instant,
+}
+
+impl Sight {
+    pub fn new(sensor: Arc<Sensor>) -> Sight {
+        Sight { sensor, tracing: Tracing::default(), looking: None, looked_at: Instant::now() }
+    }
+
+    /// What a look has brought, if one has ended; what could not be read is unknown.
+    pub async fn take(&mut self) -> Option<Look> {
+        self.looking.as_ref().filter(|looking| looking.is_finished())?;
+        let looking = self.looking.take()?;
+        Some(looking.await.ok().flatten().unwrap_or_default())
+    }
+
+    /// Takes the next look at these, where it is time.
+    pub fn look(&mut self, now: Instant, ids: impl FnOnce() -> BTreeSet<String>) {
+        if self.looking.is_some() || now.duration_since(self.looked_at) < LOOK {
+            return;
+        }
+        self.looked_at = now;
+        let (ids, sensor, trace) = (ids(), self.sensor.clone(), self.tracing.get());
+        self.looking = Some(tokio::task::spawn_blocking(move || {
+            let shape = |cgroup: CgroupId, disk: Disk| trace.as_ref()?.shape(cgroup, disk);
+            sensor.look_at(&ids, Some(&shape)).ok()
+        }));
+    }
+}
