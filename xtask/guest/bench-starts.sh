@@ -9,9 +9,9 @@ install_ctlmgr /run/in/ctlmgr.deb
 disk=$(readlink -f /dev/disk/by-id/virtio-data)
 
 # Classes of the paper's Table 4: three of fio, one that writes as a database does, one that writes and
-# compacts as an LSM tree does. Each has 64 MiB of the disk to itself.
+# compacts as an LSM tree does. Each has 40 MiB of the disk to itself.
 arguments() {
-	common="--filename=$disk --offset=$2 --size=64m --direct=1 --ioengine=psync --minimal --randrepeat=1"
+	common="--filename=$disk --offset=$2 --size=40m --direct=1 --ioengine=psync --minimal --randrepeat=1"
 	case $1 in
 	rr) echo "--name=j $common --rw=randread --bs=4k --io_size=$((work * 2))m" ;;
 	rw) echo "--name=j $common --rw=randwrite --bs=4k --io_size=$((work * 2))m" ;;
@@ -61,7 +61,7 @@ for number in $(seq "$per_class"); do
 			create "$class" "$number" "$offset" --label "ctlmgr.batch.class=$(character "$class")"
 		fi
 		names="$names $class-$number"
-		offset=$((offset + 64 * 1048576))
+		offset=$((offset + 40 * 1048576))
 	done
 done
 sync

@@ -13,7 +13,7 @@ use super::shape::Shape;
 use crate::sh;
 
 /// Size of the data disk.
-const DATA_MIB: u64 = 2048;
+const DATA_MIB: u64 = 1024;
 
 /// A saved machine.
 #[derive(Debug, Clone)]
