@@ -87,7 +87,11 @@ static __always_inline struct side *side_of(struct request *rq, int make)
 		bpf_map_update_elem(&shapes, &key, &nothing, BPF_NOEXIST);
 		shape = bpf_map_lookup_elem(&shapes, &key);
 	}
-	return shape ? &shape->side[op & 1] : 0;
+	if (!shape)
+		return 0;
+	/* Or the compiler reckons with the pointer before it is known to be one, which the verifier refuses. */
+	barrier_var(shape);
+	return &shape->side[op & 1];
 }
 
 static __always_inline void count_size(struct side *side, __u32 bytes)

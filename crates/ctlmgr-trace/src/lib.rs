@@ -5,6 +5,8 @@
 //! and `CAP_BPF` with `CAP_PERFMON` or `CAP_SYS_ADMIN`. Nothing is pinned: when the process ends, the
 //! programs go.
 
+use std::sync::{Mutex, PoisonError};
+
 use ctlmgr_model::{Bytes, CgroupId, Disk, Requests, SIZES, Shape};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel};
 
@@ -14,10 +16,12 @@ static DISK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/disk.bpf.o"));
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// libbpf or the kernel refused.
-    #[error("failed to {what} the eBPF programs for disks")]
+    #[error("failed to {what} the eBPF programs for disks{said}")]
     Refused {
         /// What was tried.
         what: &'static str,
+        /// The last that libbpf or the verifier said.
+        said: String,
         /// Why.
         source: libbpf_rs::Error,
     },
@@ -46,9 +50,8 @@ impl DiskTrace {
     /// # Errors
     /// The kernel has no BTF, is too old, or does not let this process; the reason is in the source.
     pub fn attach() -> Result<DiskTrace, TraceError> {
-        // What libbpf has to say is in the error that it returns, and a fallback is no cause for alarm.
-        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, _| {})));
-        let refused = |what| move |source| TraceError::Refused { what, source };
+        libbpf_rs::set_print(Some((PrintLevel::Warn, listen)));
+        let refused = |what| move |source| TraceError::Refused { what, said: last_said(), source };
         let open = ObjectBuilder::default().open_memory(DISK).map_err(refused("read"))?;
         let object = open.load().map_err(refused("load"))?;
         let links = object.progs_mut().map(|program| program.attach()).collect::<Result<_, _>>();
@@ -70,6 +73,22 @@ impl DiskTrace {
         key.extend(disk.minor.to_ne_bytes());
         decode(&self.shapes.lookup(&key, MapFlags::ANY).ok()??)
     }
+}
+
+/// What libbpf warned of. A fallback is no cause for alarm, so it is kept for the error.
+static SAID: Mutex<String> = Mutex::new(String::new());
+/// Of a verifier's log the end says why.
+const SAID_LINES: usize = 4;
+
+fn listen(_: PrintLevel, text: String) {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+}
+
+fn last_said() -> String {
+    let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(SAID_LINES)..];
+    if last.is_empty() { String::new() } else { format!(" ({})", last.join("; ")) }
 }
 
 /// Reads `struct shape` of `bpf/disk.bpf.c`.
