@@ -40,6 +40,9 @@ _ctlmgr() {
             ctlmgr,mode)
                 cmd="ctlmgr__subcmd__mode"
                 ;;
+            ctlmgr,place)
+                cmd="ctlmgr__subcmd__place"
+                ;;
             ctlmgr,plan)
                 cmd="ctlmgr__subcmd__plan"
                 ;;
@@ -154,6 +157,9 @@ _ctlmgr() {
             ctlmgr__subcmd__help,mode)
                 cmd="ctlmgr__subcmd__help__subcmd__mode"
                 ;;
+            ctlmgr__subcmd__help,place)
+                cmd="ctlmgr__subcmd__help__subcmd__place"
+                ;;
             ctlmgr__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__plan"
                 ;;
@@ -211,6 +217,9 @@ _ctlmgr() {
             ctlmgr__subcmd__help__subcmd__memory,top)
                 cmd="ctlmgr__subcmd__help__subcmd__memory__subcmd__top"
                 ;;
+            ctlmgr__subcmd__help__subcmd__place,plan)
+                cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__plan"
+                ;;
             ctlmgr__subcmd__help__subcmd__profile,export)
                 cmd="ctlmgr__subcmd__help__subcmd__profile__subcmd__export"
                 ;;
@@ -258,6 +267,18 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__memory__subcmd__help,top)
                 cmd="ctlmgr__subcmd__memory__subcmd__help__subcmd__top"
+                ;;
+            ctlmgr__subcmd__place,help)
+                cmd="ctlmgr__subcmd__place__subcmd__help"
+                ;;
+            ctlmgr__subcmd__place,plan)
+                cmd="ctlmgr__subcmd__place__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__place__subcmd__help,help)
+                cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__help"
+                ;;
+            ctlmgr__subcmd__place__subcmd__help,plan)
+                cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__plan"
                 ;;
             ctlmgr__subcmd__profile,export)
                 cmd="ctlmgr__subcmd__profile__subcmd__export"
@@ -338,7 +359,7 @@ _ctlmgr() {
 
     case "${cmd}" in
         ctlmgr)
-            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help"
+            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -762,7 +783,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help)
-            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch help"
+            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1002,6 +1023,34 @@ _ctlmgr() {
         ctlmgr__subcmd__help__subcmd__mode)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__place)
+            opts="plan"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__place__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1416,6 +1465,88 @@ _ctlmgr() {
             case "${prev}" in
                 --job)
                     COMPREPLY=($(compgen -W "memory starts" -- "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place)
+            opts="-h --json --socket --help plan help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__help)
+            opts="plan help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__help__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__plan)
+            opts="-h --rounds --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --socket)

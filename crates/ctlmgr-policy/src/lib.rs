@@ -18,16 +18,19 @@ mod kill;
 mod ladder;
 mod memory;
 mod order;
+pub mod placement;
 mod probe;
 mod reclaim;
 pub mod replay;
 mod scene;
+mod sequence;
 pub mod share;
 mod state;
 #[cfg(test)]
 mod testing;
 mod throttle;
 mod verdict;
+mod work;
 
 pub use check::{Violation, check};
 pub use entitlement::{Entitlement, entitlement};

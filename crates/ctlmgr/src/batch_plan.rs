@@ -1,7 +1,6 @@
 //! `ctlmgr batch plan FILE`: dividing containers into batches, and nothing else.
 
 mod penalties;
-mod scale;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,8 +12,8 @@ use ctlmgr_policy::batching::{Batches, Infeasible, Kind, Problem, Solver, Work, 
 use serde::{Deserialize, Serialize};
 
 use self::penalties::Penalties;
-use self::scale::{Scale, integer, natural};
 use crate::memory_plan::read;
+use crate::scale::{Scale, integer, natural};
 use crate::{Failure, print_json, show};
 
 #[derive(Debug, Deserialize)]

@@ -123,6 +123,12 @@ pub enum Command {
         #[command(subcommand)]
         command: BatchCommand,
     },
+    /// Workloads on L3 domains.
+    Place {
+        /// Which one.
+        #[command(subcommand)]
+        command: PlaceCommand,
+    },
 }
 
 /// A change to try out.
@@ -212,6 +218,27 @@ pub enum ProfileCommand {
     Import {
         /// The file; - is standard input.
         file: PathBuf,
+    },
+}
+
+/// Commands on placement.
+#[derive(Debug, Subcommand)]
+pub enum PlaceCommand {
+    /// Assign workloads to L3 domains, so that those that talk to each other are near, and nothing else.
+    ///
+    /// FILE holds {"domains": [{"id", "cpus", "numa", "socket"}], "workloads": [{"name", "cpu", "weight",
+    /// "current": DOMAIN, [DOMAIN] or null, "pinned", "exclusive", "max_domains"}], "edges": [[A, B,
+    /// BYTES]], "distance": {"same_l3": 0, "same_numa": 1, "same_socket": 2, "other_socket": 4},
+    /// "balance_tolerance": 0.1, "time_limit_ms": 100, "move_price": BYTES}. First the least load beyond
+    /// min(cpus, (1 + balance_tolerance) * part of all load) is sought, then the least sum of
+    /// bytes * distance, where each move away from current costs move_price: by default a
+    /// ten-thousandth of all bytes. - is standard input.
+    Plan {
+        /// Domains, workloads and their traffic, as JSON.
+        file: PathBuf,
+        /// Stop after so many rounds of search, in place of the time limit: the same plan every time.
+        #[arg(long)]
+        rounds: Option<u64>,
     },
 }
 

@@ -55,7 +55,8 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             | Command::Doctor
             | Command::Replay { .. }
             | Command::Memory { .. }
-            | Command::Batch { .. } => {
+            | Command::Batch { .. }
+            | Command::Place { .. } => {
                 Err(Failure::bad_input(anyhow!("this command needs no daemon")))
             }
         }

@@ -11,7 +11,9 @@ mod daemon;
 mod docker;
 mod memory_plan;
 mod offline;
+mod place_plan;
 mod recording;
+mod scale;
 mod show;
 mod starts;
 mod top;
@@ -20,7 +22,7 @@ mod what_if;
 use std::fmt;
 
 pub use cli::Cli;
-use cli::{BatchCommand, Command, ConfigCommand, MemoryCommand};
+use cli::{BatchCommand, Command, ConfigCommand, MemoryCommand, PlaceCommand};
 
 /// A failure with its exit status.
 #[derive(Debug)]
@@ -66,6 +68,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::Batch { command: BatchCommand::Run { file, dry_run } } => {
             batch_run::run(&cli.socket, &file, dry_run, json)
+        }
+        Command::Place { command: PlaceCommand::Plan { file, rounds } } => {
+            place_plan::run(&file, rounds, json)
         }
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),

@@ -6,7 +6,7 @@
 
 use super::problem::Problem;
 use super::seating::Seating;
-use super::sequence::Sequence;
+use crate::sequence::Sequence;
 
 /// Plateaus of one run; T falls by this part from one to the next, to 1/40 in all.
 pub(crate) const PLATEAUS: u64 = 48;

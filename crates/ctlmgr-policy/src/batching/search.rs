@@ -13,7 +13,7 @@ use super::anneal::{Annealing, PLATEAUS};
 use super::greedy::{FEW, around, start, starts};
 use super::problem::{Pattern, Problem};
 use super::seating::Seating;
-use super::sequence::Sequence;
+use crate::sequence::Sequence;
 
 /// A search that can go on.
 pub(crate) struct Search<'a> {

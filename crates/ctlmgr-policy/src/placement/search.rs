@@ -12,13 +12,23 @@ use crate::work::Work;
 
 /// Starts from clusters.
 const STARTS: usize = 24;
+/// For graphs of up to so many units; larger ones have fewer.
+const STARTS_FOR: usize = 500;
 /// Of these, so many are searched further, each by this part of the rounds.
 const KEPT: usize = 6;
 const PART: u64 = 12;
+/// Rounds of a cycle, and by how much more than the best a layout may cost when it begins.
+const CYCLE: usize = 2000;
+const CYCLE_PER_UNIT: usize = 0;
+const SLACK_PERMILLE: i64 = 100;
 /// Units that are moved together, at most.
 const LARGEST_CLUSTER: usize = 7;
 /// Domains that a unit looks for a partner to swap with.
 const SWAP_DOMAINS: usize = 3;
+
+fn as_i64(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
 
 /// The search for one way to place those that do not move.
 pub(super) struct Search<'a> {
@@ -58,7 +68,9 @@ impl<'a> Search<'a> {
     pub fn run(&mut self, work: &mut Work<'_>) {
         let mut kept: Vec<(Score, Vec<usize>)> = Vec::new();
         let has_homes = self.graph.units.iter().any(|u| u.current.is_some());
-        for start in 0..=STARTS {
+        // Of a large graph one start takes as long as all of a small one.
+        let starts = STARTS.min(STARTS * STARTS_FOR / self.graph.units.len().max(1)).max(6);
+        for start in 0..=starts {
             if start == 0 && !has_homes {
                 continue;
             }
@@ -109,7 +121,10 @@ impl<'a> Search<'a> {
             is_strict: start <= 6,
             is_tight: start % 2 == 1,
         };
-        cluster::fill(&mut self.layout, flavour, &mut self.sequence);
+        let units: Vec<usize> =
+            (0..self.graph.units.len()).filter(|u| !self.layout.is_placed(*u)).collect();
+        let domains: Vec<usize> = (0..self.graph.limits.len()).collect();
+        cluster::fill(&mut self.layout, (&units, &domains), flavour, &mut self.sequence);
         (0..self.graph.units.len()).for_each(|u| self.ask(u));
         self.settle();
         for (unit, domain) in exchange::settle(&self.layout) {
@@ -195,18 +210,36 @@ impl<'a> Search<'a> {
         others.min_by_key(|other| (layout.change_of_swap(unit, *other), *other))
     }
 
-    /// Localised search: a cluster to another domain, settle, back if that was worse.
+    /// Localised search: a cluster to another domain, settle, back if that was too much worse. How much
+    /// is too much falls to nothing in the course of a cycle (record-to-record travel); each cycle begins
+    /// with the best layout.
     fn wander(&mut self, work: &mut Work<'_>) {
         let n = self.graph.units.len();
+        let cycle = CYCLE_PER_UNIT * n + CYCLE;
+        let mut round = 0;
         while n > 0 && !self.is_perfect() && work.step() {
+            if round % cycle == cycle - 1
+                && let Some((_, at)) = self.best.clone()
+            {
+                self.go_to(&at);
+            }
+            let best = self.best.as_ref().map_or(self.layout.score(), |(score, _)| *score);
+            let left = as_i64(cycle - round % cycle) * 1000 / as_i64(cycle);
+            let slack = best.cost / 1000 * left / 1000 * SLACK_PERMILLE;
             let before = self.layout.score();
             self.log.clear();
-            self.kick();
+            match self.sequence.below(3) {
+                0 => self.kick(),
+                _ => self.mix(),
+            }
             self.settle();
-            match self.layout.score() <= before {
+            let now = self.layout.score();
+            let bar = Score { cost: before.cost.max(best.cost + slack), ..before };
+            match now <= bar {
                 true => self.offer(),
                 false => self.go_back(),
             }
+            round += 1;
         }
     }
 
@@ -234,9 +267,36 @@ impl<'a> Search<'a> {
         self.make_room(to, &cluster);
     }
 
+    /// Divides the units of a few domains anew: of one who pays for where it is, of one it talks to, and
+    /// perhaps of a third.
+    fn mix(&mut self) {
+        let Some(first) = self.restless() else { return };
+        let mut domains = vec![self.layout.at()[first], self.target(first)];
+        if self.sequence.below(3) == 0 {
+            domains.push(self.sequence.below(self.layout.load().len()));
+        }
+        domains.sort_unstable();
+        domains.dedup();
+        domains.retain(|d| !self.layout.is_closed(*d));
+        let layout = &self.layout;
+        let members = domains.iter().flat_map(|d| layout.members(*d).iter().copied());
+        let units: Vec<usize> = members.filter(|u| layout.is_free(*u)).collect();
+        for unit in &units {
+            self.log.push((*unit, self.layout.at()[*unit]));
+            self.layout.lift(*unit);
+        }
+        let flavour = Flavour {
+            fill_pct: as_i64(20 + self.sequence.below(80)),
+            is_strict: false,
+            is_tight: self.sequence.below(2) == 0,
+        };
+        cluster::fill(&mut self.layout, (&units, &domains), flavour, &mut self.sequence);
+        units.into_iter().for_each(|u| self.ask(u));
+    }
+
     /// One who pays for where it is, if chance finds one.
     fn restless(&mut self) -> Option<usize> {
-        for _ in 0..16 {
+        for _ in 0..64 {
             let unit = self.sequence.below(self.graph.units.len());
             let pays = self.layout.costs(unit)[self.layout.at()[unit]] > 0;
             let is_over = self.layout.room(self.layout.at()[unit]) < 0;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, anyhow, ensure};
 
-use super::scale::{Scale, integer};
 use super::{Container, Input};
+use crate::scale::{Scale, integer};
 
 /// Penalties as they were given: by bin, or by entry.
 pub(super) struct Penalties<'a> {

@@ -1,7 +1,7 @@
 //! Decimals as exact integers.
 
 /// What decimals are multiplied by to become integers.
-pub(super) struct Scale {
+pub(crate) struct Scale {
     pub factor: f64,
     /// Whether they are integers then, or only near.
     pub is_exact: bool,
@@ -20,12 +20,12 @@ impl Scale {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a cast saturates, and sums are checked")]
-pub(super) fn integer(value: f64) -> i64 {
+pub(crate) fn integer(value: f64) -> i64 {
     value.round() as i64
 }
 
 /// An amount that is not negative.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
-pub(super) fn natural(value: f64) -> u64 {
+pub(crate) fn natural(value: f64) -> u64 {
     value as u64
 }

@@ -1,0 +1,84 @@
+//! `ctlmgr place plan FILE`: workloads to L3 domains, and nothing else.
+
+mod input;
+mod output;
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use ctlmgr_model::Millis;
+use ctlmgr_policy::placement::{Contradiction, Work, place};
+
+use self::input::{Case, Input};
+use self::output::Output;
+use crate::memory_plan::read;
+use crate::{Failure, print_json, show};
+
+/// Runs the command; with `rounds` the clock is not looked at.
+pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Failure> {
+    let output = read(file).and_then(|text| solve(&text, rounds)).map_err(Failure::bad_input)?;
+    if output.overload > 0.0 {
+        eprintln!(
+            "ctlmgr: the load does not fit: {:.3} CPUs are beyond the limits of domains, and no less was found",
+            output.overload
+        );
+    }
+    if json {
+        print_json(&output)?;
+        return Ok(0);
+    }
+    for (name, domains) in &output.assignment {
+        show::line(&format!("{:<40} {}", show::cut(name, 40), domains.join(" ")));
+    }
+    show::line(&format!(
+        "weighted cut {}, cut {}, {} moves gain {}; largest load {:.3} CPUs, imbalance {:.1} % ({} ms)",
+        output.weighted_cut,
+        output.cut,
+        output.moves,
+        output.gain_vs_current,
+        output.max_load,
+        output.imbalance * 100.0,
+        output.time_ms
+    ));
+    Ok(0)
+}
+
+fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
+    let started = Instant::now();
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let input: Input =
+        serde_path_to_error::deserialize(&mut reader).context("failed to understand the input")?;
+    reader.end().context("failed to understand what follows the input")?;
+    let case = Case::new(&input)?;
+    let passed = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    // The rest is for what comes after the search.
+    let limit = input.time_limit_ms - input.time_limit_ms / 10;
+    let left = || rounds.is_none().then(|| Millis(limit.saturating_sub(passed())));
+    let mut work = Work::new(rounds.unwrap_or_else(|| default_rounds(&case)), &left);
+    let placement = place(&case.problem, &mut work).map_err(|error| explain(&error, &input))?;
+    Ok(Output::new(&input, &placement, started.elapsed()))
+}
+
+/// Enough for instances of the size of the paper's; large ones end by their time limit.
+fn default_rounds(case: &Case) -> u64 {
+    let n = u64::try_from(case.problem.workloads.len()).unwrap_or(u64::MAX);
+    n.saturating_mul(n).saturating_mul(4).clamp(2000, 1_000_000)
+}
+
+fn explain(error: &Contradiction, input: &Input) -> anyhow::Error {
+    let (workload, field) = match error {
+        Contradiction::PinnedNowhere { workload } => (*workload, "pinned"),
+        Contradiction::PinnedTooWide { workload, .. } => (*workload, "max_domains"),
+        Contradiction::SharedExclusive { workload, .. }
+        | Contradiction::TooExclusive { workload, .. } => (*workload, "exclusive"),
+    };
+    let name = &input.workloads[workload].name;
+    let other = match error {
+        Contradiction::SharedExclusive { other, .. } => {
+            format!(" (`{}`)", input.workloads[*other].name)
+        }
+        _ => String::new(),
+    };
+    anyhow!("workload `{name}`: `{field}`: {error}{other}")
+}
