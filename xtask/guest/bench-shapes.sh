@@ -5,6 +5,8 @@ disk=$(readlink -f /dev/disk/by-id/virtio-data)
 mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$disk"
 mkdir -p /var/tmp/shapes
 mount "$disk" /var/tmp/shapes
+# What is in the image is read now, not when the first job is looked at.
+docker run --rm --network none fio fio --version >/dev/null
 dd if=/dev/zero of=/var/tmp/shapes/data bs=1M count=512 conv=fsync status=none
 until ctlmgr queue --json | grep -Eq '"trace": *"(on|[^b])'; do sleep 0.2; done
 ctlmgr queue
@@ -13,10 +15,17 @@ ctlmgr queue
 shape() {
 	called=$1
 	shift
-	echo 3 >/proc/sys/vm/drop_caches
+	# Each writer has a file of its own: the kernel writes back for the first cgroup that wrote to a file.
+	# Readers share one; fio drops what the cache holds of it.
+	case $called in
+	write* | randwrite*) file=written ;;
+	*) file=data ;;
+	esac
+	rm -f /var/tmp/shapes/written
+	fallocate -l 384m /var/tmp/shapes/written
 	docker run --rm --name "$called" --network none --volume /var/tmp/shapes:/data \
 		--label com.docker.compose.project=shape --label "com.docker.compose.service=$called" \
-		fio fio --filename=/data/data --minimal --ioengine=psync --runtime=5 --time_based \
+		fio fio --filename="/data/$file" --minimal --ioengine=psync --runtime=5 --time_based \
 		--thread --randrepeat=0 "$@" >/dev/null
 }
 
@@ -30,7 +39,7 @@ for pattern in read write randread randwrite; do
 				# shellcheck disable=SC2046
 				shape "$pattern-${size}k-$jobs-$path" --name=j --rw="$pattern" --bs="${size}k" --numjobs="$jobs" \
 					--rate=$((rate / jobs))k --direct=$([ "$path" = direct ] && echo 1 || echo 0) \
-					$(case $pattern in rand*) echo --size=512m ;; *) echo "--size=$((512 / jobs))m --offset_increment=$((512 / jobs))m" ;; esac) \
+					$(case $pattern in rand*) echo --size=384m ;; *) echo "--size=$((384 / jobs))m --offset_increment=$((384 / jobs))m" ;; esac) \
 					$(case $pattern-$path in *write-buffered) echo "--fsync=$((2048 / size))" ;; esac)
 			done
 		done

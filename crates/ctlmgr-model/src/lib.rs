@@ -29,5 +29,5 @@ pub use settings::{
     PageAging, Rule, RuleEffect, Settings,
 };
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
-pub use start::{Character, CharacterError, Profile, StartSettings};
+pub use start::{Character, CharacterError, PairPenalty, Profile, StartSettings};
 pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

@@ -88,12 +88,30 @@ pub struct Profile {
     pub io: Io,
     /// How long a start takes, in the mean of the last ones.
     pub lasts: Millis,
+    /// The same of those beside which nobody started that uses the disk, if there were any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<Millis>,
     /// Bytes moved per second when a start was over.
     pub steady_per_sec: Bytes,
     /// Which part of the last starts was of this character by itself.
     #[serde(default)]
     pub confidence: Percent,
     /// When it was last learned from, in seconds of Unix time.
+    pub learned_unix: u64,
+}
+
+/// What was learned of two characters that start together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PairPenalty {
+    /// The one.
+    pub a: Character,
+    /// The other, or the same.
+    pub b: Character,
+    /// What they cost each other, in hundredths: 100 is a start that takes twice as long.
+    pub hundredths: u32,
+    /// Starts that taught it.
+    pub seen: u32,
+    /// When the last one did, in seconds of Unix time.
     pub learned_unix: u64,
 }
 

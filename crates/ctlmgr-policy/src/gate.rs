@@ -27,12 +27,14 @@
 //! order of the lists nor on anything but the arguments.
 
 mod lesson;
+mod penalties;
 
 use std::collections::BTreeSet;
 
 use ctlmgr_model::{Bytes, Character, Disk, Millis, StartSettings, Weight};
 
-pub use lesson::{busy_milli, classify, is_quiet, learn, per_sec, traits};
+pub use lesson::{busy_milli, classify, is_quiet, learn, learn_alone, per_sec, traits};
+pub use penalties::{Penalties, Slowdown};
 
 /// Number of a start, given by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,11 +54,15 @@ pub struct Traits {
 }
 
 impl Traits {
+    /// Whether they use different disks.
+    pub fn is_apart(&self, other: &Traits) -> bool {
+        self.disk.zip(other.disk).is_some_and(|(a, b)| a != b)
+    }
+
     /// What two cost each other when they start together, in hundredths.
-    fn conflict(&self, other: &Traits) -> u32 {
-        let is_apart = self.disk.zip(other.disk).is_some_and(|(a, b)| a != b);
+    fn conflict(&self, other: &Traits, penalties: &Penalties) -> u32 {
         match (self.character, other.character) {
-            (Some(a), Some(b)) if !is_apart => penalty(a, b),
+            (Some(a), Some(b)) if !self.is_apart(other) => penalties.between(a, b),
             _ => 0,
         }
     }
@@ -112,6 +118,8 @@ pub struct Queue {
     pub waiting: Vec<Waiting>,
     /// Who starts.
     pub starting: Vec<Starting>,
+    /// What characters cost each other.
+    pub penalties: Penalties,
     /// The machine.
     pub ground: Ground,
     /// Whether the operator holds everybody.
@@ -133,7 +141,7 @@ pub struct Admission {
 
 /// What two characters cost each other when they start together, in hundredths: the paper's S with its
 /// guidelines (§5) as prior. Sequential beside random of the same direction ruins one of them; like
-/// beside like costs a little, reads beside writes nothing.
+/// beside like costs a little, reads beside writes nothing. What a host has learned is in [`Penalties`].
 pub fn penalty(a: Character, b: Character) -> u32 {
     use Character::{Cpu, Mixed, Quiet, RandomRead, RandomWrite, SequentialRead, SequentialWrite};
     match (a.min(b), a.max(b)) {
@@ -268,7 +276,7 @@ impl Look<'_> {
 
     /// Whether penalty, processors and page cache allow one more.
     fn suits(&self, w: &Waiting) -> Verdict {
-        let added = |s: &Starting| w.traits.conflict(&s.traits);
+        let added = |s: &Starting| w.traits.conflict(&s.traits, &self.queue.penalties);
         let sum: u32 = self.starting.iter().map(added).fold(0, u32::saturating_add);
         if sum > self.settings.most_penalty {
             let character = w.traits.character.unwrap_or(Character::Mixed);

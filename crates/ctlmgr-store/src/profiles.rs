@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctlmgr_model::Profile;
+use ctlmgr_model::{PairPenalty, Profile};
 use rusqlite::{Connection, params};
+use serde::de::DeserializeOwned;
 
 /// Why profiles could not be read or kept.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,8 @@ impl Profiles {
             db.busy_timeout(Duration::from_secs(5))?;
             // As the undo journal: no memory-mapped index that a full disk turns into SIGBUS.
             db.pragma_update(None, "journal_mode", "TRUNCATE")?;
-            let schema = "CREATE TABLE IF NOT EXISTS profile (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT";
+            let schema = "CREATE TABLE IF NOT EXISTS profile (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
+                CREATE TABLE IF NOT EXISTS penalty (pair TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT";
             db.execute_batch(schema)
         };
         prepare().map_err(fail("prepare"))?;
@@ -51,8 +53,31 @@ impl Profiles {
     /// # Errors
     /// The store cannot be read.
     pub fn all(&self) -> Result<BTreeMap<String, Profile>, ProfilesError> {
+        self.rows("SELECT key, json FROM profile")
+    }
+
+    /// What was learned of pairs of characters.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn penalties(&self) -> Result<Vec<PairPenalty>, ProfilesError> {
+        Ok(self.rows("SELECT pair, json FROM penalty")?.into_values().collect())
+    }
+
+    /// Keeps what was learned of a pair.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn put_penalty(&self, penalty: &PairPenalty) -> Result<(), ProfilesError> {
+        let json = serde_json::to_string(penalty).unwrap_or_default();
+        let pair = format!("{}+{}", penalty.a, penalty.b);
+        let sql = "INSERT OR REPLACE INTO penalty VALUES (?1, ?2)";
+        self.db.execute(sql, params![pair, json]).map(drop).map_err(self.fail("write"))
+    }
+
+    fn rows<T: DeserializeOwned>(&self, sql: &str) -> Result<BTreeMap<String, T>, ProfilesError> {
         let read = || {
-            let mut statement = self.db.prepare("SELECT key, json FROM profile")?;
+            let mut statement = self.db.prepare(sql)?;
             let rows =
                 statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
             rows.collect::<rusqlite::Result<Vec<(String, String)>>>()
@@ -97,6 +122,7 @@ mod tests {
         let path = dir.path().join("var/lib/ctlmgr/profiles.db");
         let profile = Profile {
             confidence: ctlmgr_model::Percent(50),
+            alone: Some(Millis(900)),
             character: Character::RandomRead,
             starts: 2,
             io: Io { read: Bytes::mib(3), reads: 768, ..Io::default() },
@@ -109,8 +135,19 @@ mod tests {
         store.put("gone", &profile).unwrap();
         store.forget("gone").unwrap();
         store.db.execute("INSERT INTO profile VALUES ('odd', '{')", []).unwrap();
+        let pair = |hundredths| PairPenalty {
+            a: Character::RandomRead,
+            b: Character::Mixed,
+            hundredths,
+            seen: 3,
+            learned_unix: 7,
+        };
+        store.put_penalty(&pair(50)).unwrap();
+        store.put_penalty(&pair(60)).unwrap();
         drop(store);
-        let all = Profiles::open(&path).unwrap().all().unwrap();
+        let store = Profiles::open(&path).unwrap();
+        assert_eq!(store.penalties().unwrap(), [pair(60)]);
+        let all = store.all().unwrap();
         assert_eq!(all, BTreeMap::from([("shop/db".to_owned(), profile)]));
     }
 

@@ -80,6 +80,7 @@ static SAID: Mutex<String> = Mutex::new(String::new());
 /// Of a verifier's log the end says why.
 const SAID_LINES: usize = 4;
 
+#[expect(clippy::needless_pass_by_value, reason = "libbpf hands it over so")]
 fn listen(_: PrintLevel, text: String) {
     SAID.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
 }

@@ -83,7 +83,12 @@ struct Output {
 
 /// Runs the command; with `rounds` the clock is not looked at.
 pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Failure> {
-    let output = read(file).and_then(|text| solve(&text, rounds)).map_err(Failure::bad_input)?;
+    run_text(&read(file).map_err(Failure::bad_input)?, rounds, json)
+}
+
+/// The same for a text that was read already.
+pub(crate) fn run_text(text: &str, rounds: Option<u64>, json: bool) -> Result<u8, Failure> {
+    let output = solve(text, rounds).map_err(Failure::bad_input)?;
     if json {
         print_json(&output)?;
         return Ok(0);
@@ -107,8 +112,8 @@ pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Fa
 }
 
 /// The batches of a plan, by names of containers, in the order in which they start.
-pub(crate) fn batches(file: &Path) -> Result<Vec<Vec<String>>, anyhow::Error> {
-    Ok(solve(&read(file)?, None)?.batches)
+pub(crate) fn batches(text: &str) -> Result<Vec<Vec<String>>, anyhow::Error> {
+    Ok(solve(text, None)?.batches)
 }
 
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {

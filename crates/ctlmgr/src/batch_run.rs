@@ -1,16 +1,19 @@
-//! `ctlmgr batch run FILE`: containers that exist, started batch by batch.
+//! `ctlmgr batch run`: containers that exist or that compose makes, started batch by batch.
 //!
 //! dockerd is asked through its own client, so that its context and credentials apply. When a batch is
 //! over is ctlmgrd's word: it sees each start until it is healthy, quiet, ended or has had its time.
 
-use std::path::Path;
-use std::process::Command;
+mod compose;
+
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use ctlmgr_api::{Client, Queue};
 use ctlmgr_model::Mode;
 
+use crate::docker_cli::docker;
+use crate::memory_plan::read;
 use crate::{Failure, batch_plan, show};
 
 /// Between two looks at the queue.
@@ -20,20 +23,41 @@ const NOTICE: Duration = Duration::from_secs(2);
 /// A dockerd or ctlmgrd that restarts is back within this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Which containers are to start.
+pub(crate) enum Containers {
+    /// Those in a file, as for `batch plan`.
+    Listed(PathBuf),
+    /// Those of the services in a compose file.
+    Compose(PathBuf),
+}
+
 /// Runs the command.
-pub(crate) fn run(socket: &Path, file: &Path, is_dry: bool, json: bool) -> Result<u8, Failure> {
-    let batches = match is_dry {
-        true => return batch_plan::run(file, None, json),
-        false => batch_plan::batches(file).map_err(Failure::bad_input)?,
-    };
-    expect_containers(&batches.concat()).map_err(Failure::bad_input)?;
+pub(crate) fn run(
+    socket: &Path,
+    containers: &Containers,
+    is_dry: bool,
+    json: bool,
+) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(socket);
+    let text = match containers {
+        Containers::Listed(file) => read(file),
+        Containers::Compose(file) => compose::problem(&runtime, &client, file),
+    };
+    let text = text.map_err(Failure::bad_input)?;
+    if is_dry {
+        return batch_plan::run_text(&text, None, json);
+    }
+    let batches = batch_plan::batches(&text).map_err(Failure::bad_input)?;
     // Without ctlmgrd nobody could tell when a batch is over.
     if runtime.block_on(client.get::<Queue>("/v1/queue"))?.mode == Mode::Off {
         let message = "starts.mode is off: nobody would see when a batch is over";
         return Err(Failure::bad_input(anyhow!(message)));
     }
+    if let Containers::Compose(file) = containers {
+        compose::create(file)?;
+    }
+    expect_containers(&batches.concat()).map_err(Failure::bad_input)?;
     let mut failed = Vec::new();
     for (number, batch) in batches.iter().enumerate() {
         show::line(&format!("batch {} of {}: {}", number + 1, batches.len(), batch.join(" ")));
@@ -78,7 +102,7 @@ fn start(name: &str) -> Result<(), anyhow::Error> {
     let began = Instant::now();
     loop {
         let error = match docker(&["start", name]) {
-            Ok(()) => return Ok(()),
+            Ok(_) => return Ok(()),
             Err(error) => error,
         };
         if docker(&["version"]).is_ok() || began.elapsed() > PATIENCE {
@@ -111,13 +135,5 @@ async fn wait_for(client: &Client, batch: &[String]) -> Result<(), Failure> {
                 }
             }
         }
-    }
-}
-
-fn docker(arguments: &[&str]) -> Result<(), anyhow::Error> {
-    let output = Command::new("docker").args(arguments).output().context("failed to run docker")?;
-    match output.status.success() {
-        true => Ok(()),
-        false => bail!("{}", String::from_utf8_lossy(&output.stderr).trim()),
     }
 }

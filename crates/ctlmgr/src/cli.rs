@@ -263,11 +263,32 @@ pub enum BatchCommand {
     /// Needs the docker command, and ctlmgrd, which sees when a start is over.
     Run {
         /// The containers, as for `plan`; names are those of containers.
-        file: PathBuf,
+        #[arg(required_unless_present = "compose")]
+        file: Option<PathBuf>,
+        /// In place of FILE: the services of a compose file, planned with what was learned of them. Their
+        /// containers are made where they are not there.
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        compose: Option<PathBuf>,
         /// Show the plan, and start nothing.
         #[arg(long)]
         dry_run: bool,
     },
+    /// Run each image alone for a while, so that its character is known before it matters.
+    ///
+    /// Needs the docker command, and ctlmgrd, which learns. What was run is removed again.
+    Sample {
+        /// Images, one after the other.
+        #[arg(required = true)]
+        images: Vec<String>,
+        /// How long each of them runs, at most.
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        seconds: u64,
+        /// An option for `docker run`, such as --env=PASSWORD=x; may be given several times.
+        #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+        run_option: Vec<String>,
+    },
+    /// Show what characters cost each other when they start together, learned and by guideline.
+    Penalties,
 }
 
 /// Commands of the memory job.

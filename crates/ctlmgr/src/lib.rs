@@ -9,10 +9,13 @@ pub mod cli;
 mod config;
 mod daemon;
 mod docker;
+mod docker_cli;
 mod memory_plan;
 mod offline;
+mod penalties;
 mod place_plan;
 mod recording;
+mod sample;
 mod scale;
 mod show;
 mod starts;
@@ -63,12 +66,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     let json = cli.json;
     match cli.command {
         Command::Memory { command: MemoryCommand::Plan { file } } => memory_plan::run(&file, json),
-        Command::Batch { command: BatchCommand::Plan { file, rounds } } => {
-            batch_plan::run(&file, rounds, json)
-        }
-        Command::Batch { command: BatchCommand::Run { file, dry_run } } => {
-            batch_run::run(&cli.socket, &file, dry_run, json)
-        }
+        Command::Batch { command } => batch(&cli.socket, command, json),
         Command::Place { command: PlaceCommand::Plan { file, rounds } } => {
             place_plan::run(&file, rounds, json)
         }
@@ -85,4 +83,21 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
 fn print_json<T: serde::Serialize>(value: &T) -> Result<(), Failure> {
     show::line(&serde_json::to_string_pretty(value)?);
     Ok(())
+}
+
+fn batch(socket: &std::path::Path, command: BatchCommand, json: bool) -> Result<u8, Failure> {
+    match command {
+        BatchCommand::Plan { file, rounds } => batch_plan::run(&file, rounds, json),
+        BatchCommand::Run { file, compose, dry_run } => {
+            let containers = match (file, compose) {
+                (_, Some(compose)) => batch_run::Containers::Compose(compose),
+                (file, None) => batch_run::Containers::Listed(file.unwrap_or_default()),
+            };
+            batch_run::run(socket, &containers, dry_run, json)
+        }
+        BatchCommand::Sample { images, seconds, run_option } => {
+            sample::run(socket, &images, std::time::Duration::from_secs(seconds), &run_option)
+        }
+        BatchCommand::Penalties => penalties::run(socket, json),
+    }
 }

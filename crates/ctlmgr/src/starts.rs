@@ -180,7 +180,7 @@ fn profiles(list: &[KeyedProfile]) {
     }
 }
 
-fn details(keyed: &KeyedProfile) {
+pub(crate) fn details(keyed: &KeyedProfile) {
     let KeyedProfile { key, profile } = keyed;
     let io = &profile.io;
     let mean = |bytes: u64, requests: u64| Bytes(bytes / requests.max(1));

@@ -102,6 +102,9 @@ fn a_load_that_exceeds_the_machine_is_placed_and_said() {
     assert!(said.contains("5.500 CPUs are beyond the limits"), "{said}");
 }
 
+/// What is wrong with an input.
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 #[test]
 fn bad_input_names_its_field() {
     let with = |change: &dyn Fn(&mut Value)| {
@@ -109,7 +112,7 @@ fn bad_input_names_its_field() {
         change(&mut input);
         refused(&input)
     };
-    let cases: [(&dyn Fn(&mut Value), &str); 9] = [
+    let cases: [(Change<'_>, &str); 9] = [
         (&|i| i["workloads"][0]["pinned"] = json!(true), "workload `a`: `pinned`"),
         (&|i| i["workloads"][0]["current"] = json!("d7"), "`current` names `d7`"),
         (&|i| i["workloads"][0]["current"] = json!(3), "workloads[0].current"),

@@ -21,9 +21,9 @@ use ctlmgr_api::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest,
 };
-use ctlmgr_model::{Millis, Mode, Pressure, Reason, Settings};
-use ctlmgr_policy::gate::{self, Admission, Ground, Ticket};
-use ctlmgr_sense::{Containers, Sensor};
+use ctlmgr_model::{Millis, Mode, PairPenalty, Pressure, Reason, Settings};
+use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
+use ctlmgr_sense::{Containers, Look, Sensor};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
 
@@ -41,6 +41,7 @@ pub(crate) enum Question {
     Queue(Reply<Queue>),
     Change(QueueChange, Reply<Queue>),
     Profiles(Reply<Vec<KeyedProfile>>),
+    Penalties(Reply<Vec<PairPenalty>>),
     Keep(Vec<KeyedProfile>, Reply<Vec<KeyedProfile>>),
     Forget(Forget, Reply<Vec<KeyedProfile>>),
 }
@@ -214,7 +215,7 @@ impl Gate {
         let now = Instant::now();
         self.sight.tracing.note().await;
         if let Some(look) = self.sight.take().await {
-            self.starting.iter_mut().for_each(|m| m.follow(&look, now));
+            self.follow(&look, now);
             let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
             self.ground = Ground {
                 io_full_pct: pct(look.io_pressure),
@@ -227,6 +228,14 @@ impl Gate {
             let starting = &self.starting;
             self.sight
                 .look(now, || starting.iter().filter_map(|m| m.id().map(str::to_owned)).collect());
+        }
+    }
+
+    fn follow(&mut self, look: &Look, now: Instant) {
+        let all: Vec<Traits> = self.starting.iter().map(Member::traits).collect();
+        for (index, member) in self.starting.iter_mut().enumerate() {
+            let beside = [&all[..index], &all[index + 1..]].concat();
+            member.follow(look, &beside, now);
         }
     }
 
@@ -293,7 +302,11 @@ impl Gate {
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
             let Some(Known { key, .. }) = &member.known else { continue };
-            if let Some(profile) = member.lesson(self.learned.get(key)) {
+            let known = self.learned.get(key);
+            let slowdown = member.slowdown(known);
+            if let Some(profile) = member.lesson(known) {
+                let own = member.traits().character.unwrap_or(profile.character);
+                self.learned.learn_pairs(own, &slowdown);
                 self.learned.learn(key.clone(), profile);
             }
         }
@@ -328,6 +341,7 @@ impl Gate {
         let queue = gate::Queue {
             waiting: gated.into_iter().map(|e| e.for_policy(&self.settings, at)).collect(),
             starting: self.starting.iter().map(starting).collect(),
+            penalties: self.learned.penalties(),
             ground: self.ground,
             is_held: self.is_held,
         };

@@ -77,6 +77,7 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> P
             starts: 1,
             io,
             lasts,
+            alone: None,
             steady_per_sec: steady,
             confidence: FIRST,
             learned_unix: 0,
@@ -107,12 +108,19 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> P
         starts,
         io: mixed,
         lasts: Millis(mean(known.lasts.0, lasts.0)),
+        alone: known.alone,
         steady_per_sec: Bytes(mean(known.steady_per_sec.0, steady.0)),
         confidence: Percent(
             u8::try_from(mean(known.confidence.0.into(), is_like_that)).unwrap_or(100),
         ),
         learned_unix: 0,
     }
+}
+
+/// Takes the length of a start beside which nobody used the disk into the profile.
+pub fn learn_alone(profile: &mut Profile, lasted: Millis) {
+    let mean = |old: Millis| Millis((old.0 * u64::from(MEMORY - 1) + lasted.0) / u64::from(MEMORY));
+    profile.alone = Some(profile.alone.map_or(lasted, mean));
 }
 
 /// What a profile says about a start to come; `stated` is what a label says of its character.

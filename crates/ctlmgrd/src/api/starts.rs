@@ -40,6 +40,10 @@ pub(super) async fn profiles(State(line): State<Line>) -> Response {
     answer(line.ask_gate(Question::Profiles).await)
 }
 
+pub(super) async fn penalties(State(line): State<Line>) -> Response {
+    answer(line.ask_gate(Question::Penalties).await)
+}
+
 pub(super) async fn keep(State(line): State<Line>, body: Bytes) -> Response {
     put(&line, &body, Question::Keep).await
 }

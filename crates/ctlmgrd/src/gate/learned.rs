@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_api::KeyedProfile;
-use ctlmgr_model::Profile;
+use ctlmgr_model::{Character, Profile};
+use ctlmgr_policy::gate::{Penalties, Slowdown};
 use ctlmgr_store::{Profiles, ProfilesError};
 use tracing::{debug, warn};
 
@@ -13,10 +14,15 @@ use tracing::{debug, warn};
 /// one each.
 const MOST: usize = 2000;
 
-/// Profiles by key.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Profiles by key, and penalties.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
     by_key: BTreeMap<String, Profile>,
+    penalties: Penalties,
     store: Option<Arc<Mutex<Profiles>>>,
 }
 
@@ -27,8 +33,13 @@ impl Learned {
             warn!(error = ctlmgr_host::chain(&error), "what was learned of starts is lost");
             None
         });
+        let pairs = store.as_ref().map(Profiles::penalties).transpose().unwrap_or_else(|error| {
+            warn!(error = ctlmgr_host::chain(&error), "what was learned of penalties is lost");
+            None
+        });
         Learned {
             by_key: all.unwrap_or_default(),
+            penalties: Penalties::new(pairs.unwrap_or_default()),
             store: store.map(|store| Arc::new(Mutex::new(store))),
         }
     }
@@ -37,10 +48,22 @@ impl Learned {
         self.by_key.get(key)
     }
 
+    /// Penalties as they are now.
+    pub fn penalties(&self) -> Penalties {
+        self.penalties.at(unix_now())
+    }
+
+    /// Learns from the company of a start.
+    pub fn learn_pairs(&mut self, own: Character, start: &Slowdown) {
+        for pair in self.penalties.learn(own, start, unix_now()) {
+            debug!(a = %pair.a, b = %pair.b, hundredths = pair.hundredths, "learned a penalty");
+            self.write(move |store| store.put_penalty(&pair));
+        }
+    }
+
     /// Keeps what was learned just now.
     pub fn learn(&mut self, key: String, mut profile: Profile) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        profile.learned_unix = now.as_secs();
+        profile.learned_unix = unix_now();
         self.keep(key, profile);
     }
 

@@ -29,6 +29,9 @@ impl Gate {
                 drop(reply.send(result.map(|()| self.view())));
             }
             Question::Profiles(reply) => drop(reply.send(Ok(self.learned.keyed()))),
+            Question::Penalties(reply) => {
+                drop(reply.send(Ok(self.learned.penalties().learned().copied().collect())));
+            }
             Question::Keep(list, reply) => {
                 list.into_iter().for_each(|p| self.learned.keep(p.key, p.profile));
                 drop(reply.send(Ok(self.learned.keyed())));

@@ -1,9 +1,10 @@
 //! Starts under way: what they do, and when they are over.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{Bytes, Io, Millis, Profile, StartSettings};
-use ctlmgr_policy::gate::{self, Progress, Traits};
+use ctlmgr_model::{Bytes, Character, Io, Millis, Profile, StartSettings};
+use ctlmgr_policy::gate::{self, Progress, Slowdown, Traits};
 use ctlmgr_sense::{Containers, Look};
 
 use super::waiting::{Known, millis};
@@ -27,6 +28,8 @@ pub(super) struct Member {
     has_begun: bool,
     /// How often it had ended when it began.
     ends_before: u32,
+    /// For how long others of each character started beside it, all of them together.
+    company: BTreeMap<Character, Millis>,
 }
 
 /// Who was let go has begun within this time, or does not start at all.
@@ -53,6 +56,7 @@ impl Member {
             steady_per_sec: Bytes::ZERO,
             has_begun: false,
             ends_before: 0,
+            company: BTreeMap::new(),
         };
         Member { ends_before: member.ends(containers), ..member }
     }
@@ -61,6 +65,7 @@ impl Member {
     pub fn begin(&mut self, containers: &Containers, now: Instant) {
         (self.has_begun, self.since, self.absent_since) = (true, now, now);
         (self.last, self.quiet_since) = (None, None);
+        self.company.clear();
         self.ends_before = self.ends(containers);
     }
 
@@ -83,8 +88,8 @@ impl Member {
         self.known.as_ref().map_or(Traits::default(), |k| k.traits)
     }
 
-    /// Takes a look at it.
-    pub fn follow(&mut self, look: &Look, now: Instant) {
+    /// Takes a look at it, and at those that start beside it.
+    pub fn follow(&mut self, look: &Look, beside: &[Traits], now: Instant) {
         let Some(io) = self.id().and_then(|id| look.io.get(id)).copied() else { return };
         if !self.has_begun {
             return;
@@ -92,6 +97,7 @@ impl Member {
         self.absent_since = now;
         if let Some((before, at)) = self.last {
             let passed = Millis(millis(now.duration_since(at)));
+            self.keep_company(beside, passed);
             let moved = io.since(before).moved();
             let steady = self.known.as_ref().map_or(Bytes::ZERO, |k| k.steady_per_sec);
             self.steady_per_sec = gate::per_sec(moved, passed);
@@ -125,12 +131,40 @@ impl Member {
         gate::is_settled(settings, &progress)
     }
 
-    /// What its start teaches, if anything was seen of it. How long it was quiet at the end is not part
-    /// of the start.
-    pub fn lesson(&self, known: Option<&Profile>) -> Option<Profile> {
-        let (io, seen_at) = self.last?;
+    fn keep_company(&mut self, beside: &[Traits], passed: Millis) {
+        let own = self.traits();
+        let uses_disk = |c: &Character| !matches!(c, Character::Cpu | Character::Quiet);
+        let near = beside.iter().filter(|other| !own.is_apart(other)).filter_map(|o| o.character);
+        for character in near.filter(uses_disk) {
+            self.company.entry(character).or_default().0 += passed.0;
+        }
+    }
+
+    /// How long its start took, if anything was seen of it: how long it was quiet at the end is not part
+    /// of it.
+    pub fn lasted(&self) -> Option<Millis> {
+        let (_, seen_at) = self.last?;
         let end = self.quiet_since.unwrap_or(seen_at);
-        let lasted = Millis(millis(end.duration_since(self.since)).max(1000));
-        Some(gate::learn(known, io, lasted, self.steady_per_sec))
+        Some(Millis(millis(end.duration_since(self.since)).max(1000)))
+    }
+
+    /// What its start teaches of those like it.
+    pub fn lesson(&self, known: Option<&Profile>) -> Option<Profile> {
+        let (io, _) = self.last?;
+        let lasted = self.lasted()?;
+        let mut profile = gate::learn(known, io, lasted, self.steady_per_sec);
+        if self.company.is_empty() {
+            gate::learn_alone(&mut profile, lasted);
+        }
+        Some(profile)
+    }
+
+    /// What its start teaches of its company.
+    pub fn slowdown(&self, known: Option<&Profile>) -> Slowdown {
+        Slowdown {
+            lasted: self.lasted().unwrap_or_default(),
+            alone: known.and_then(|p| p.alone).unwrap_or_default(),
+            company: self.company.clone(),
+        }
     }
 }

@@ -1,0 +1,177 @@
+//! The services of a compose file as a problem for the planner.
+//!
+//! compose itself reads the file (`docker compose config`): variables, profiles and extensions are its
+//! business. What the services are like is what ctlmgrd has learned of them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use ctlmgr_api::{Client, KeyedProfile};
+use ctlmgr_model::{Character, PairPenalty};
+use ctlmgr_policy::gate::Penalties;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::Failure;
+use crate::docker_cli::docker;
+
+#[derive(Debug, Deserialize)]
+struct Project {
+    name: String,
+    #[serde(default)]
+    services: BTreeMap<String, Service>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Service {
+    #[serde(default)]
+    depends_on: BTreeMap<String, Value>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    container_name: Option<String>,
+    scale: Option<u32>,
+    #[serde(default)]
+    deploy: Deploy,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Deploy {
+    replicas: Option<u32>,
+}
+
+impl Service {
+    fn count(&self) -> u32 {
+        self.scale.or(self.deploy.replicas).unwrap_or(1)
+    }
+}
+
+/// The problem, as text for the planner.
+pub(super) fn problem(
+    runtime: &Runtime,
+    client: &Client,
+    file: &Path,
+) -> Result<String, anyhow::Error> {
+    let name = file.to_str().context("the name of the compose file is no UTF-8")?;
+    let text = docker(&["compose", "-f", name, "config", "--format", "json"])
+        .with_context(|| format!("failed to read {name} with docker compose"))?;
+    let learned = runtime.block_on(async {
+        let profiles: Vec<KeyedProfile> = client.get("/v1/profiles").await?;
+        let penalties: Vec<PairPenalty> = client.get("/v1/penalties").await?;
+        Ok::<_, ctlmgr_api::ClientError>((profiles, penalties))
+    });
+    let (profiles, penalties) = learned.unwrap_or_else(|error| {
+        eprintln!("ctlmgr: {error}: planned without what was learned");
+        Default::default()
+    });
+    let characters: BTreeMap<String, Character> =
+        profiles.into_iter().map(|p| (p.key, p.profile.character)).collect();
+    let input = input(&text, &characters, &Penalties::new(penalties));
+    Ok(input.with_context(|| format!("failed to plan {name}"))?.to_string())
+}
+
+/// The planner's input for what `docker compose config` printed.
+fn input(
+    config: &str,
+    characters: &BTreeMap<String, Character>,
+    penalties: &Penalties,
+) -> Result<Value, anyhow::Error> {
+    let project: Project =
+        serde_json::from_str(config).context("failed to understand docker compose config")?;
+    if project.services.is_empty() {
+        bail!("it has no services");
+    }
+    let mut containers = Vec::new();
+    for (service, s) in &project.services {
+        let learned = || characters.get(&format!("{}/{service}", project.name)).copied();
+        let stated = s.labels.get("ctlmgr.batch.class").map(|text| text.parse()).transpose();
+        let stated: Option<Character> =
+            stated.with_context(|| format!("service `{service}`: label ctlmgr.batch.class"))?;
+        // One that nobody knows holds nobody up.
+        let character = stated.or_else(learned).unwrap_or(Character::Quiet);
+        let missing = |name: &&String| !project.services.contains_key(*name);
+        if let Some(name) = s.depends_on.keys().find(missing) {
+            bail!("service `{service}`: depends_on names `{name}`, which is none");
+        }
+        let after: Vec<String> =
+            s.depends_on.keys().flat_map(|name| names(&project, name)).collect();
+        for name in names(&project, service) {
+            containers.push(json!({"name": name, "bin": character, "after": after}));
+        }
+    }
+    let row = |a: Character| -> Vec<f64> {
+        Character::ALL.into_iter().map(|b| f64::from(penalties.between(a, b)) / 100.0).collect()
+    };
+    let table: Vec<Vec<f64>> = Character::ALL.into_iter().map(row).collect();
+    Ok(json!({
+        "max_batch": null,
+        "bins": Character::ALL,
+        "penalty": table,
+        "containers": containers,
+    }))
+}
+
+/// Names of the containers of a service, as compose gives them.
+fn names(project: &Project, service: &str) -> Vec<String> {
+    let Some(s) = project.services.get(service) else { return Vec::new() };
+    match &s.container_name {
+        Some(name) => vec![name.clone()],
+        None => (1..=s.count()).map(|n| format!("{}-{service}-{n}", project.name)).collect(),
+    }
+}
+
+/// Makes the containers of the project where they are not there.
+pub(super) fn create(file: &Path) -> Result<(), Failure> {
+    let name = file.to_string_lossy();
+    docker(&["compose", "-f", &name, "create"])
+        .with_context(|| format!("failed to make the containers of {name}"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = r#"{"name": "shop", "networks": {"default": {}}, "services": {
+        "db": {"image": "db", "labels": {"ctlmgr.batch.class": "random-write"}, "networks": {}},
+        "web": {"image": "web", "depends_on": {"db": {"condition": "service_healthy", "required": true}},
+            "deploy": {"replicas": 2, "resources": {}}},
+        "cache": {"image": "cache", "container_name": "the-cache", "scale": 1}}}"#;
+
+    #[test]
+    fn services_become_containers_in_order() {
+        let characters = BTreeMap::from([("shop/web".to_owned(), Character::SequentialRead)]);
+        let input = input(CONFIG, &characters, &Penalties::default()).unwrap();
+        assert_eq!(
+            input["containers"],
+            json!([
+                {"name": "the-cache", "bin": "quiet", "after": []},
+                {"name": "shop-db-1", "bin": "random-write", "after": []},
+                {"name": "shop-web-1", "bin": "sequential-read", "after": ["shop-db-1"]},
+                {"name": "shop-web-2", "bin": "sequential-read", "after": ["shop-db-1"]},
+            ])
+        );
+        let batches = crate::batch_plan::batches(&input.to_string()).unwrap();
+        let at = |name: &str| batches.iter().position(|b| b.iter().any(|n| n == name));
+        assert!(at("shop-db-1") < at("shop-web-1") && at("shop-db-1") < at("shop-web-2"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |config: &str| {
+            let error = input(config, &BTreeMap::new(), &Penalties::default()).unwrap_err();
+            format!("{error:#}")
+        };
+        let wrong = CONFIG.replace("random-write", "random");
+        assert!(
+            error(&wrong).contains("service `db`: label ctlmgr.batch.class"),
+            "{}",
+            error(&wrong)
+        );
+        assert!(error(r#"{"name": "x", "services": {}}"#).contains("no services"));
+        assert!(error("no configuration file").contains("docker compose config"));
+        let wrong = CONFIG.replace(r#"{"db": {"condition""#, r#"{"dp": {"condition""#);
+        assert!(error(&wrong).contains("depends_on names `dp`"), "{}", error(&wrong));
+    }
+}
