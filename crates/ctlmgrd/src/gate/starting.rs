@@ -168,3 +168,51 @@ impl Member {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ctlmgr_model::Weight;
+
+    use super::*;
+
+    #[test]
+    fn company_is_who_uses_the_same_disk() {
+        let id = "a".repeat(ID);
+        let of = |character, minor| Traits {
+            character: Some(character),
+            disk: Some(ctlmgr_model::Disk { major: 8, minor }),
+            ..Traits::default()
+        };
+        let known = Known {
+            id: id.clone(),
+            name: "db".to_owned(),
+            key: "shop/db".to_owned(),
+            traits: of(Character::RandomRead, 0),
+            steady_per_sec: Bytes::ZERO,
+            weight: Weight::DEFAULT,
+            longest: Millis(0),
+            after: Vec::new(),
+            is_managed: true,
+        };
+        let (containers, began) = (Containers::default(), Instant::now());
+        let mut member = Member::new(id.clone(), Some(known), &containers, began);
+        member.begin(&containers, began);
+        let beside = [
+            of(Character::SequentialRead, 0),
+            of(Character::SequentialRead, 0),
+            of(Character::SequentialWrite, 16),
+            of(Character::Cpu, 0),
+            Traits::default(),
+        ];
+        for second in 1..=4 {
+            let io = Io { read: Bytes::mib(second * 50), reads: second * 50, ..Io::default() };
+            let look = Look { io: [(id.clone(), io)].into_iter().collect(), ..Look::default() };
+            member.follow(&look, &beside, began + Duration::from_secs(second));
+        }
+        let told = member.slowdown(None);
+        assert_eq!((told.lasted, told.alone), (Millis(4000), Millis(0)));
+        // Two of them, from the first look to the last.
+        assert_eq!(told.company, BTreeMap::from([(Character::SequentialRead, Millis(6000))]));
+        assert_eq!(member.lesson(None).unwrap().alone, None);
+    }
+}

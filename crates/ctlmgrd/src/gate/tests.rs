@@ -119,7 +119,10 @@ async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
     let profiles = world.ask(Question::Profiles).await.unwrap();
     assert_eq!((profiles.len(), profiles[0].key.as_str()), (1, "db-image"));
     assert_eq!(profiles[0].profile.character, Character::RandomRead);
-    assert_eq!(profiles[0].profile.io, Io { read: Bytes::mib(40), reads: 10_240, ..Io::default() });
+    let disk = "8:0".parse().ok();
+    let io = Io { read: Bytes::mib(40), reads: 10_240, disk, ..Io::default() };
+    assert_eq!(profiles[0].profile.io, io);
+    assert!(profiles[0].profile.alone.is_some(), "nobody started beside it");
 }
 
 #[tokio::test]
