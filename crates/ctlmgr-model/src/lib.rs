@@ -13,6 +13,7 @@ mod selector;
 mod settings;
 mod snapshot;
 mod start;
+mod topology;
 mod workload;
 
 pub use disk::{Disk, Io, Requests, SIZES, Shape};
@@ -30,4 +31,5 @@ pub use settings::{
 };
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
 pub use start::{Character, CharacterError, PairPenalty, Profile, StartSettings};
+pub use topology::{CacheDomain, Cpus, CpusError, Shared, Topology};
 pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

@@ -8,6 +8,7 @@ pub mod docker;
 mod facts;
 mod machine;
 mod sensor;
+mod topology;
 mod tree;
 mod wake;
 
@@ -15,4 +16,5 @@ pub use docker::{Containers, watch_containers};
 pub use facts::{HostFacts, facts};
 pub use machine::{parse_lru, parse_pressure, parse_watermark};
 pub use sensor::{DiskTrace, Glance, Look, Query, Sensor};
+pub use topology::read_topology;
 pub use wake::{Wake, Wakes};

@@ -123,6 +123,15 @@ pub enum Command {
         #[command(subcommand)]
         command: BatchCommand,
     },
+    /// Show which processors share a last-level cache, a node and a socket; needs no daemon.
+    Topology {
+        /// Read it below this directory instead of /.
+        #[arg(long, default_value = "/")]
+        root: PathBuf,
+        /// Draw it into this file, too.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+    },
     /// Workloads on L3 domains.
     Place {
         /// Which one.

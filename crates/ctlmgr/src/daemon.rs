@@ -56,7 +56,8 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             | Command::Replay { .. }
             | Command::Memory { .. }
             | Command::Batch { .. }
-            | Command::Place { .. } => {
+            | Command::Place { .. }
+            | Command::Topology { .. } => {
                 Err(Failure::bad_input(anyhow!("this command needs no daemon")))
             }
         }

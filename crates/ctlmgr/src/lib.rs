@@ -20,6 +20,7 @@ mod scale;
 mod show;
 mod starts;
 mod top;
+mod topology;
 mod what_if;
 
 use std::fmt;
@@ -72,6 +73,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
+        Command::Topology { root, svg } => topology::run(&root, svg.as_ref(), json),
         Command::Doctor => offline::doctor(json),
         Command::Docker { command } => docker::run(&command, json),
         Command::Replay { file } => recording::again(&file, json),

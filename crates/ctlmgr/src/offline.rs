@@ -1,10 +1,11 @@
 //! What works without a running daemon: its binary does the work once and prints JSON.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 use ctlmgr_api::{Difference, Finding, Reverted, Severity};
+use ctlmgr_model::Topology;
 use serde::de::DeserializeOwned;
 
 use crate::{Failure, print_json, show};
@@ -30,16 +31,26 @@ pub(crate) fn diff() -> Result<Vec<Difference>, Failure> {
     Ok(ask("diff")?)
 }
 
+/// The processors of this host, or of one below another root.
+pub(crate) fn topology(root: &Path) -> Result<Topology, Failure> {
+    let root = root.to_str().context("the root is no UTF-8")?;
+    Ok(ask_with(&["--root", root, "topology"])?)
+}
+
 fn ask<T: DeserializeOwned>(what: &str) -> anyhow::Result<T> {
+    ask_with(&[what])
+}
+
+fn ask_with<T: DeserializeOwned>(words: &[&str]) -> anyhow::Result<T> {
     let program = program("ctlmgrd", "/usr/sbin");
     let output = Command::new(&program)
-        .arg(what)
+        .args(words)
         .env("CTLMGR_LOG", "error")
         .stderr(std::process::Stdio::inherit())
         .output()
         .with_context(|| format!("failed to run {}", program.display()))?;
     if output.stdout.is_empty() {
-        bail!("{} {what} failed: {}", program.display(), output.status);
+        bail!("{} {} failed: {}", program.display(), words.join(" "), output.status);
     }
     serde_json::from_slice(&output.stdout)
         .with_context(|| format!("failed to understand what {} says", program.display()))

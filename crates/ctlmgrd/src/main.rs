@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use ctlmgr_act::{Actuator, SystemdBus};
 use ctlmgr_api::Severity;
 use ctlmgr_model::Millis;
-use ctlmgr_sense::{Query, Sensor};
+use ctlmgr_sense::{Query, Sensor, read_topology};
 use ctlmgr_store::Journal;
 use ctlmgrd::doctor::{Examination, judge};
 use ctlmgrd::{Places, differences, log, revert};
@@ -41,6 +41,8 @@ enum Command {
     Diff,
     /// Examine this host; prints JSON. Exit status 2 if ctlmgr cannot work here.
     Doctor,
+    /// Read the processors and the caches that they share; prints JSON.
+    Topology,
 }
 
 /// Exit status of a configuration error (sysexits.h); systemd does not try again after it.
@@ -74,6 +76,12 @@ fn try_main(arguments: Arguments) -> Result<ExitCode> {
             Command::Revert => revert_offline(&places).await,
             Command::Diff => diff_offline(&places).await,
             Command::Doctor => doctor(&places).await,
+            Command::Topology => {
+                let topology =
+                    read_topology(&places.host()).context("failed to read the processors")?;
+                print_json(&topology)?;
+                Ok(ExitCode::SUCCESS)
+            }
         }
     });
     // A reclaim that is still in the kernel must not hold up the end.

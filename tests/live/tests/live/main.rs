@@ -3,6 +3,7 @@
 // libtest runs tests in the order of their names: installation first, removal last.
 mod a_install;
 mod b_product;
+mod c_batches;
 mod c_faults;
 mod c_memory;
 mod c_rungs;

@@ -1,0 +1,138 @@
+//! What is learned of starts, and batches that are planned ahead.
+
+use anyhow::{Context, Result, ensure};
+use ctlmgr_live::{Container, Ctlmgr, eventually, json, sh, status};
+use serde_json::Value;
+
+const CONFIG: &str = "/etc/ctlmgr/config.d/50-live.toml";
+
+/// A piece of configuration, for as long as it lives.
+struct Configured;
+
+impl Configured {
+    fn with(text: &str) -> Result<Configured> {
+        std::fs::write(CONFIG, text).context(CONFIG)?;
+        Ok(Configured)
+    }
+}
+
+impl Drop for Configured {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(CONFIG);
+        let _ = status("systemctl reload ctlmgr");
+    }
+}
+
+/// What was learned of those with this key.
+fn profile(key: &str) -> Result<Option<Value>> {
+    let all = json("ctlmgr profile list --json")?;
+    let found = all.as_array().into_iter().flatten().find(|p| p["key"] == key);
+    Ok(found.map(|p| p["profile"].clone()))
+}
+
+/// A job of fio that is known as live/NAME, in direct requests of 4 KiB.
+fn job(name: &str, pattern: &str) -> Result<Value> {
+    let labels = format!(
+        "--label com.docker.compose.project=live --label com.docker.compose.service={name}"
+    );
+    let options = "--name=j --filename=/data/x --size=96m --bs=4k --direct=1 --ioengine=psync --rate=3m \
+        --runtime=6 --time_based --minimal";
+    sh(&format!(
+        "docker run --rm --name {name} --network none --volume /var/tmp/live-jobs:/data {labels} \
+         fio fio {options} --rw={pattern} >/dev/null"
+    ))?;
+    let key = format!("live/{name}");
+    eventually("it is learned", || Ok(profile(&key)?.is_some()))?;
+    profile(&key)?.context("it was forgotten")
+}
+
+#[test]
+fn small_requests_in_sequence_are_told_from_random_ones() -> Result<()> {
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    eventually("requests are traced", || Ok(json("ctlmgr queue --json")?["trace"] == "on"))?;
+    sh(
+        "mkdir -p /var/tmp/live-jobs && dd if=/dev/zero of=/var/tmp/live-jobs/x bs=1M count=96 conv=fsync",
+    )?;
+    let (sequential, random) = (job("seq", "write")?, job("rand", "randwrite")?);
+    assert_eq!(sequential["character"], "sequential-write", "{sequential}");
+    assert_eq!(random["character"], "random-write", "{random}");
+    let shape = &sequential["io"]["shape"]["write"];
+    let of = |key: &str| shape[key].as_u64().unwrap_or_default();
+    ensure!(of("sequential") * 10 > of("bytes") * 8, "{shape}");
+    ensure!(of("busy_usec") > 0 && shape["sizes"][0].as_u64() > Some(1000), "{shape}");
+    ensure!(sh("ctlmgr profile show live/seq")?.contains("% of the bytes in sequence"));
+    sh(
+        "rm -r /var/tmp/live-jobs; ctlmgr profile forget live/seq && ctlmgr profile forget live/rand",
+    )?;
+    Ok(())
+}
+
+#[test]
+fn without_tracing_the_gate_goes_by_io_stat() -> Result<()> {
+    let _configured = Configured::with("[starts]\ntrace = false\n")?;
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    assert_eq!(json("ctlmgr queue --json")?["trace"], "off");
+    ensure!(sh("ctlmgr queue")?.contains("requests to disks are not traced: off"));
+    std::fs::write(CONFIG, "[starts]\ntrace = true\n")?;
+    sh("systemctl reload ctlmgr")?;
+    eventually("requests are traced", || Ok(json("ctlmgr queue --json")?["trace"] == "on"))
+}
+
+fn make(name: &str) -> Result<Container> {
+    sh(&format!("docker create --name {name} --network none busybox sleep 100000"))?;
+    Ok(Container { name: name.to_owned(), cgroup: std::path::PathBuf::new() })
+}
+
+#[test]
+fn a_batch_starts_when_the_one_before_is_over() -> Result<()> {
+    let _configured = Configured::with("[starts]\nsettle_secs = 3\n")?;
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    let _all = [make("batch-a")?, make("batch-b")?, make("batch-c")?];
+    let plan = "/run/plan.json";
+    let text = r#"{"bins": ["reads", "scans"], "penalty": [[0, 2], [2, 0]], "containers": [
+        {"name": "batch-a", "bin": "reads"}, {"name": "batch-b", "bin": "scans"},
+        {"name": "batch-c", "bin": "reads"}]}"#;
+    std::fs::write(plan, text)?;
+    let planned = sh(&format!("ctlmgr batch run --dry-run {plan}"))?;
+    ensure!(planned.contains("batch 1: ") && planned.contains("batch 2: "), "{planned}");
+    let running = "docker ps --format '{{.Names}}' --filter name=batch-";
+    assert_eq!(sh(running)?, "", "nothing was started");
+    let (code, said) = status(&format!("sed s/batch-b/batch-x/ {plan} | ctlmgr batch run -"))?;
+    ensure!(
+        code == 2 && said.contains("no such container: batch-x; nothing was started"),
+        "{said}"
+    );
+    assert_eq!(sh(running)?, "", "nothing was started");
+    sh(&format!("ctlmgr batch run {plan}"))?;
+    let started = |name: &str| -> Result<f64> {
+        let text = sh(&format!(
+            "date -d \"$(docker inspect -f '{{{{.State.StartedAt}}}}' {name})\" +%s.%N"
+        ))?;
+        text.parse().with_context(|| format!("when {name} started"))
+    };
+    let (a, b, c) = (started("batch-a")?, started("batch-b")?, started("batch-c")?);
+    // The two of one batch wait for each other only as long as dockerd takes to start both.
+    let later = (b - a).abs().min((b - c).abs());
+    ensure!(later >= 3.0, "batches {later} s apart: a {a}, b {b}, c {c}");
+    ensure!((a > b) == (c > b), "a and c are in one batch: a {a}, b {b}, c {c}");
+    sh("ctlmgr batch penalties").map(|text| assert!(text.contains("by the guidelines"), "{text}"))
+}
+
+#[test]
+fn an_image_is_sampled_and_removed_again() -> Result<()> {
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    let cmd = r#"CMD ["fio", "--name=j", "--filename=/x", "--size=48m", "--rw=write", "--bs=128k", "--direct=1", "--rate=4m", "--runtime=60", "--time_based", "--minimal"]"#;
+    sh(&format!(
+        "docker create --name to-sample --network none fio true && docker commit -c '{cmd}' to-sample sampled && docker rm to-sample"
+    ))?;
+    let said = sh("ctlmgr batch sample --seconds 8 --run-option=--network=none sampled");
+    let left = sh("docker ps -aq --filter name=ctlmgr-sample")?;
+    sh("docker rmi sampled")?;
+    let said = said?;
+    ensure!(said.contains("sampling sampled: 8 of 8 s"), "{said}");
+    ensure!(said.contains("sequential-write"), "{said}");
+    assert_eq!(left, "", "the container is gone");
+    let (code, said) = status("ctlmgr batch sample no-such-image")?;
+    ensure!(code == 1 && said.contains("no-such-image"), "{said}");
+    Ok(())
+}
