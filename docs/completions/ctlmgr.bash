@@ -64,6 +64,9 @@ _ctlmgr() {
             ctlmgr,status)
                 cmd="ctlmgr__subcmd__status"
                 ;;
+            ctlmgr,topology)
+                cmd="ctlmgr__subcmd__topology"
+                ;;
             ctlmgr,weight)
                 cmd="ctlmgr__subcmd__weight"
                 ;;
@@ -76,20 +79,32 @@ _ctlmgr() {
             ctlmgr__subcmd__batch,help)
                 cmd="ctlmgr__subcmd__batch__subcmd__help"
                 ;;
+            ctlmgr__subcmd__batch,penalties)
+                cmd="ctlmgr__subcmd__batch__subcmd__penalties"
+                ;;
             ctlmgr__subcmd__batch,plan)
                 cmd="ctlmgr__subcmd__batch__subcmd__plan"
                 ;;
             ctlmgr__subcmd__batch,run)
                 cmd="ctlmgr__subcmd__batch__subcmd__run"
                 ;;
+            ctlmgr__subcmd__batch,sample)
+                cmd="ctlmgr__subcmd__batch__subcmd__sample"
+                ;;
             ctlmgr__subcmd__batch__subcmd__help,help)
                 cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__help"
+                ;;
+            ctlmgr__subcmd__batch__subcmd__help,penalties)
+                cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__penalties"
                 ;;
             ctlmgr__subcmd__batch__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__plan"
                 ;;
             ctlmgr__subcmd__batch__subcmd__help,run)
                 cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__run"
+                ;;
+            ctlmgr__subcmd__batch__subcmd__help,sample)
+                cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__sample"
                 ;;
             ctlmgr__subcmd__config,check)
                 cmd="ctlmgr__subcmd__config__subcmd__check"
@@ -181,6 +196,9 @@ _ctlmgr() {
             ctlmgr__subcmd__help,status)
                 cmd="ctlmgr__subcmd__help__subcmd__status"
                 ;;
+            ctlmgr__subcmd__help,topology)
+                cmd="ctlmgr__subcmd__help__subcmd__topology"
+                ;;
             ctlmgr__subcmd__help,weight)
                 cmd="ctlmgr__subcmd__help__subcmd__weight"
                 ;;
@@ -190,11 +208,17 @@ _ctlmgr() {
             ctlmgr__subcmd__help,why)
                 cmd="ctlmgr__subcmd__help__subcmd__why"
                 ;;
+            ctlmgr__subcmd__help__subcmd__batch,penalties)
+                cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__penalties"
+                ;;
             ctlmgr__subcmd__help__subcmd__batch,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__plan"
                 ;;
             ctlmgr__subcmd__help__subcmd__batch,run)
                 cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__run"
+                ;;
+            ctlmgr__subcmd__help__subcmd__batch,sample)
+                cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__sample"
                 ;;
             ctlmgr__subcmd__help__subcmd__config,check)
                 cmd="ctlmgr__subcmd__help__subcmd__config__subcmd__check"
@@ -359,7 +383,7 @@ _ctlmgr() {
 
     case "${cmd}" in
         ctlmgr)
-            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch place help"
+            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -377,7 +401,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__batch)
-            opts="-h --json --socket --help plan run help"
+            opts="-h --json --socket --help plan run sample penalties help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -395,7 +419,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__batch__subcmd__help)
-            opts="plan run help"
+            opts="plan run sample penalties help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -409,6 +433,20 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__batch__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__help__subcmd__penalties)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -450,6 +488,38 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ctlmgr__subcmd__batch__subcmd__help__subcmd__sample)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__penalties)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ctlmgr__subcmd__batch__subcmd__plan)
             opts="-h --rounds --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -473,12 +543,42 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__batch__subcmd__run)
-            opts="-h --dry-run --json --socket --help"
+            opts="-h --compose --dry-run --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --compose)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__batch__subcmd__sample)
+            opts="-h --seconds --run-option --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --seconds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --run-option)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -783,7 +883,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help)
-            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch place help"
+            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -797,8 +897,22 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__batch)
-            opts="plan run"
+            opts="plan run sample penalties"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__batch__subcmd__penalties)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -825,6 +939,20 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__batch__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__batch__subcmd__sample)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1287,6 +1415,20 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__topology)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2055,6 +2197,32 @@ _ctlmgr() {
                 return 0
             fi
             case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__topology)
+            opts="-h --root --svg --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --root)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
