@@ -1,5 +1,7 @@
-# bench-shapes.sh: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
+# bench-shapes.sh [only=PREFIX]: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
 . /run/in/lib.sh
+only=
+for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
 install_ctlmgr /run/in/ctlmgr.deb
 disk=$(readlink -f /dev/disk/by-id/virtio-data)
 mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$disk"
@@ -15,6 +17,7 @@ ctlmgr queue
 shape() {
 	called=$1
 	shift
+	case $called in "$only"*) ;; *) return ;; esac
 	# Each writer has a file of its own: the kernel writes back for the first cgroup that wrote to a file.
 	# Readers share one; fio drops what the cache holds of it.
 	case $called in
@@ -40,7 +43,7 @@ for pattern in read write randread randwrite; do
 				shape "$pattern-${size}k-$jobs-$path" --name=j --rw="$pattern" --bs="${size}k" --numjobs="$jobs" \
 					--rate=$((rate / jobs))k --direct=$([ "$path" = direct ] && echo 1 || echo 0) \
 					$(case $pattern in rand*) echo --size=384m ;; *) echo "--size=$((384 / jobs))m --offset_increment=$((384 / jobs))m" ;; esac) \
-					$(case $pattern-$path in *write-buffered) echo "--fsync=$((2048 / size))" ;; esac)
+					$(case $pattern-$path in *write-buffered) echo "--fsync=$((size < 512 ? 512 / size : 1))" ;; esac)
 			done
 		done
 	done

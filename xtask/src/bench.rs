@@ -36,7 +36,7 @@ enum Command {
     /// Ways of starting containers that fight for a disk.
     Starts(starts::Starts),
     /// Whether the character of fio jobs is learned right, traced and from io.stat alone.
-    Shapes,
+    Shapes(shapes::Shapes),
     /// CPU time of the daemon while many containers rest, beside systemd-oomd's.
     Idle(idle::Idle),
 }
@@ -75,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Bomb(bomb) => bomb::run(&kit, bomb),
         Command::Idle(idle) => idle::run(&kit, idle),
         Command::Gate(gate) => gate::run(&kit, gate),
-        Command::Shapes => shapes::run(&kit),
+        Command::Shapes(shapes) => shapes::run(&kit, shapes),
         Command::Starts(starts) => starts::run(&kit, starts),
     }
 }

@@ -330,3 +330,6 @@ fn explain(error: &Infeasible, input: &Input, groups: &[Vec<usize>]) -> anyhow::
         Infeasible::Overflow => anyhow!("{error}"),
     }
 }
+
+#[cfg(test)]
+mod tests;

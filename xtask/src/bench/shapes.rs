@@ -12,6 +12,13 @@ use crate::lab::{self, Kit};
 use crate::vm::Costs;
 use crate::{dist, sh};
 
+#[derive(Debug, clap::Args)]
+pub struct Shapes {
+    /// Only jobs whose name begins so, such as write-4k.
+    #[arg(long, default_value = "")]
+    only: String,
+}
+
 /// One job.
 struct Job {
     name: String,
@@ -21,7 +28,7 @@ struct Job {
 }
 
 /// Runs the jobs, prints the matrices and keeps them.
-pub fn run(kit: &Kit) -> Result<()> {
+pub fn run(kit: &Kit, shapes: &Shapes) -> Result<()> {
     // Time is not what is measured.
     let costs = Costs {
         sequential: Duration::ZERO,
@@ -29,7 +36,8 @@ pub fn run(kit: &Kit) -> Result<()> {
         switch: Duration::ZERO,
         bytes_per_sec: 512 << 20,
     };
-    let record = lab::run_on(kit, "bench-shapes.sh", Duration::from_secs(2400), costs)?;
+    let script = format!("bench-shapes.sh only={}", shapes.only);
+    let record = lab::run_on(kit, &script, Duration::from_secs(2400), costs)?;
     record.expect_undone()?;
     let profiles = record.data.iter().find_map(|v| v["profiles"].as_array());
     let mut jobs = Vec::new();

@@ -71,8 +71,12 @@ impl<'a> Penalties<'a> {
         let (of_a, of_b) = (&self.rows[row_a], &self.rows[row_b]);
         let own = of_a[row_b];
         let is_alike = |k: usize| k == row_a || k == row_b || of_a[k] == of_b[k];
-        let is_own =
-            |entry: usize, row: usize| containers[entry].count == 1 || self.rows[row][row] == own;
+        // Only one that is the sole container of its row has no other of its own to conflict with.
+        let is_sole = |entry: usize| {
+            containers[entry].count == 1
+                && self.row.iter().filter(|row| **row == self.row[entry]).count() == 1
+        };
+        let is_own = |entry: usize, row: usize| is_sole(entry) || self.rows[row][row] == own;
         (0..of_a.len()).all(is_alike) && is_own(a, row_a) && is_own(b, row_b)
     }
 }

@@ -121,6 +121,8 @@ fn a_batch_starts_when_the_one_before_is_over() -> Result<()> {
 #[test]
 fn an_image_is_sampled_and_removed_again() -> Result<()> {
     let _ctlmgr = Ctlmgr::start("observe")?;
+    // What the program itself reads from the disk is not what is looked for.
+    sh("docker run --rm --network none fio fio --version")?;
     let cmd = r#"CMD ["fio", "--name=j", "--filename=/x", "--size=48m", "--rw=write", "--bs=128k", "--direct=1", "--rate=4m", "--runtime=60", "--time_based", "--minimal"]"#;
     sh(&format!(
         "docker create --name to-sample --network none fio true && docker commit -c '{cmd}' to-sample sampled && docker rm to-sample"
