@@ -13,18 +13,21 @@ fn main() {
     for (name, text) in libbpf_sys::API_HEADERS {
         std::fs::write(include.join("bpf").join(name), text).expect("OUT_DIR can be written");
     }
-    SkeletonBuilder::new()
-        .source("bpf/disk.bpf.c")
-        .obj(out.join("disk.bpf.o"))
-        .clang_args([
-            "-Wall".as_ref(),
-            "-Wextra".as_ref(),
-            "-Werror".as_ref(),
-            "-I".as_ref(),
-            include.as_os_str(),
-        ])
-        .build()
-        .expect(
-            "clang compiles bpf/disk.bpf.c (Debian's clang, libelf-dev and zlib1g-dev are needed)",
-        );
+    for program in ["disk", "traffic"] {
+        let include = include.as_os_str();
+        SkeletonBuilder::new()
+            .source(format!("bpf/{program}.bpf.c"))
+            .obj(out.join(format!("{program}.bpf.o")))
+            .clang_args([
+                "-Wall".as_ref(),
+                "-Wextra".as_ref(),
+                "-Werror".as_ref(),
+                "-I".as_ref(),
+                include,
+            ])
+            .build()
+            .expect(
+                "clang compiles bpf/*.bpf.c (Debian's clang, libelf-dev and zlib1g-dev are needed)",
+            );
+    }
 }

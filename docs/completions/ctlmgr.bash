@@ -241,6 +241,9 @@ _ctlmgr() {
             ctlmgr__subcmd__help__subcmd__memory,top)
                 cmd="ctlmgr__subcmd__help__subcmd__memory__subcmd__top"
                 ;;
+            ctlmgr__subcmd__help__subcmd__place,graph)
+                cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__graph"
+                ;;
             ctlmgr__subcmd__help__subcmd__place,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__plan"
                 ;;
@@ -292,11 +295,17 @@ _ctlmgr() {
             ctlmgr__subcmd__memory__subcmd__help,top)
                 cmd="ctlmgr__subcmd__memory__subcmd__help__subcmd__top"
                 ;;
+            ctlmgr__subcmd__place,graph)
+                cmd="ctlmgr__subcmd__place__subcmd__graph"
+                ;;
             ctlmgr__subcmd__place,help)
                 cmd="ctlmgr__subcmd__place__subcmd__help"
                 ;;
             ctlmgr__subcmd__place,plan)
                 cmd="ctlmgr__subcmd__place__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__place__subcmd__help,graph)
+                cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__graph"
                 ;;
             ctlmgr__subcmd__place__subcmd__help,help)
                 cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__help"
@@ -1163,8 +1172,22 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__place)
-            opts="plan"
+            opts="graph plan"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__place__subcmd__graph)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1621,7 +1644,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__place)
-            opts="-h --json --socket --help plan help"
+            opts="-h --json --socket --help graph plan help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1638,9 +1661,41 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        ctlmgr__subcmd__place__subcmd__help)
-            opts="plan help"
+        ctlmgr__subcmd__place__subcmd__graph)
+            opts="-h --dot --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__help)
+            opts="graph plan help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__help__subcmd__graph)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -4,12 +4,14 @@
 //! and members of `ctlmgr-admin` may change. Only these types are serialised towards others.
 
 mod client;
+mod place;
 mod starts;
 
 use ctlmgr_model::{Bytes, Gap, Mode, Outcome, Percent, Plan, Step, Undone, Verdict};
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
+pub use place::{Graph, GraphEdge, GraphNode};
 pub use starts::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest, Starting, Waiting,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bytes, ClassName, Controller, Millis, OnOverride, Origin, PageAging, Settings, StartSettings,
+    Bytes, ClassName, Controller, CountTraffic, Millis, OnOverride, Origin, PageAging, Settings,
+    StartSettings,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -51,14 +52,14 @@ impl Merged {
             let result = match (table, value.get_ref()) {
                 ("rule", DeValue::Array(items)) => self.take_rules(source, items),
                 (
-                    "memory" | "starts" | "classes" | "containers" | "units",
+                    "memory" | "starts" | "place" | "classes" | "containers" | "units",
                     DeValue::Table(inner),
                 ) => {
                     self.take_keys(source, table, inner);
                     Ok(())
                 }
                 ("rule", other) => Err(format!("expected [[rule]], found {}", kind(other))),
-                ("memory" | "starts" | "classes" | "containers" | "units", other) => {
+                ("memory" | "starts" | "place" | "classes" | "containers" | "units", other) => {
                     Err(format!("expected a table, found {}", kind(other)))
                 }
                 _ => Err(format!(
@@ -116,6 +117,15 @@ impl Merged {
             named.push((class.to_owned(), field.origin()));
             let wait = Millis(field.seconds_within(0, 50)? * 1000);
             self.settings.starts.class_waits.insert(class.to_owned(), wait);
+            return Ok(());
+        }
+        if key == "place.traffic" {
+            let words = [
+                ("auto", CountTraffic::Auto),
+                ("on", CountTraffic::On),
+                ("off", CountTraffic::Off),
+            ];
+            self.settings.place.traffic = field.one_of("word", &words)?;
             return Ok(());
         }
         match key.starts_with("starts.") {

@@ -241,6 +241,14 @@ pub const KEYS: &[Key] = &[
         "Longest wait of a class; 0 is never.",
     ),
     key(
+        "place",
+        "traffic",
+        "\"auto\", \"on\" or \"off\"",
+        "\"auto\"",
+        "Whether the bytes that containers send to each other are counted, by an eBPF program at the topmost \
+         cgroup; auto: where the machine has several last-level caches to choose from.",
+    ),
+    key(
         "classes",
         "*",
         "weight, 1–10000",

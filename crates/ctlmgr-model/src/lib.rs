@@ -7,6 +7,7 @@
 mod disk;
 mod group;
 mod knob;
+mod place;
 mod plan;
 mod quantity;
 mod selector;
@@ -19,6 +20,7 @@ mod workload;
 pub use disk::{Disk, Io, Requests, SIZES, Shape};
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use knob::Knob;
+pub use place::{CountTraffic, PlaceSettings};
 pub use plan::{
     Action, Bound, CapacityAccount, Doing, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable,
     Undone, Verdict, VerdictKind,

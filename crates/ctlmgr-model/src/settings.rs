@@ -6,7 +6,7 @@ use std::fmt;
 use glob::Pattern;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Millis, Percent, Selector, StartSettings, Weight};
+use crate::{Bytes, Millis, Percent, PlaceSettings, Selector, StartSettings, Weight};
 
 /// What a job may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,6 +209,9 @@ pub struct Settings {
     /// The starts job.
     #[serde(default)]
     pub starts: StartSettings,
+    /// The placement job.
+    #[serde(default)]
+    pub place: PlaceSettings,
     /// Weight of each class, built-in ones included.
     pub classes: BTreeMap<ClassName, Weight>,
     /// Rules, least precise first: a later one wins.
@@ -263,6 +266,7 @@ impl Default for Settings {
         Settings {
             memory: MemorySettings::default(),
             starts: StartSettings::default(),
+            place: PlaceSettings::default(),
             classes: names
                 .into_iter()
                 .filter_map(|name| Some((name.to_owned(), Weight::of_class(name)?)))

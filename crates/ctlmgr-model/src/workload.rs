@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +42,9 @@ pub struct ContainerFacts {
     /// Whether a signal was sent to it since it started; it may be about to end.
     #[serde(default)]
     pub was_signalled: bool,
+    /// Addresses in its networks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
     /// Whether its health check says that it is well.
     #[serde(default)]
     pub is_healthy: bool,

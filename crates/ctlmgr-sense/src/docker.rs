@@ -4,6 +4,7 @@
 //! them. So ctlmgr works while dockerd is down, restarts, or is not there at all.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,9 +12,10 @@ use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{
     ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, EventMessage,
-    HealthStatusEnum,
+    EventMessageTypeEnum, HealthStatusEnum, NetworkSettings,
 };
 use bollard::query_parameters::{EventsOptions, ListContainersOptions};
+
 use ctlmgr_model::{Bytes, ContainerFacts};
 use futures_util::StreamExt;
 use tokio::sync::watch;
@@ -87,7 +89,8 @@ async fn follow(
     // answered, and remembers.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let since = now.ok().map(|t| t.saturating_sub(LOOK_BACK).as_secs().to_string());
-    let filters = [("type".to_owned(), vec!["container".to_owned()])].into_iter().collect();
+    let types = ["container", "network"].map(str::to_owned).to_vec();
+    let filters = [("type".to_owned(), types)].into_iter().collect();
     let mut events = docker.events(Some(EventsOptions {
         filters: Some(filters),
         since,
@@ -134,7 +137,13 @@ async fn handle(
     publish: &watch::Sender<Containers>,
     event: EventMessage,
 ) -> Result<(), Error> {
-    let id = event.actor.and_then(|a| a.id).unwrap_or_default();
+    let is_network = event.typ == Some(EventMessageTypeEnum::NETWORK);
+    let actor = event.actor.unwrap_or_default();
+    if is_network {
+        let id = actor.attributes.and_then(|mut a| a.remove("container")).unwrap_or_default();
+        return note_network(docker, publish, &id).await;
+    }
+    let id = actor.id.unwrap_or_default();
     match event.action.as_deref() {
         Some(action @ ("create" | "start" | "update" | "rename" | "pause" | "unpause")) => {
             if let Some(mut facts) = inspect(docker, &id).await? {
@@ -171,6 +180,24 @@ async fn handle(
     Ok(())
 }
 
+/// A container came into a network or left one.
+async fn note_network(
+    docker: &Docker,
+    publish: &watch::Sender<Containers>,
+    id: &str,
+) -> Result<(), Error> {
+    // Networks that come and go are of nobody.
+    if id.is_empty() {
+        return Ok(());
+    }
+    if let Some(facts) = inspect(docker, id).await? {
+        publish.send_modify(|c| {
+            c.by_id.entry(facts.id).and_modify(|known| known.addresses = facts.addresses);
+        });
+    }
+    Ok(())
+}
+
 /// One container; `None` if it is gone already.
 async fn inspect(docker: &Docker, id: &str) -> Result<Option<ContainerFacts>, Error> {
     match docker.inspect_container(id, None).await {
@@ -190,6 +217,16 @@ fn facts_of_resting(summary: ContainerSummary) -> ContainerFacts {
         labels: summary.labels.unwrap_or_default().into_iter().collect(),
         ..ContainerFacts::default()
     }
+}
+
+/// Addresses in all networks.
+fn addresses(settings: NetworkSettings) -> Vec<IpAddr> {
+    let networks = settings.networks.unwrap_or_default().into_values();
+    let texts = networks.flat_map(|n| [n.ip_address, n.global_ipv6_address]);
+    let mut all: Vec<IpAddr> = texts.flatten().filter_map(|text| text.parse().ok()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// As dockerd's list shows it: arguments with a space in them are quoted.
@@ -214,5 +251,6 @@ fn facts(response: ContainerInspectResponse) -> ContainerFacts {
         is_paused: response.state.and_then(|s| s.paused).unwrap_or(false),
         was_signalled: false,
         is_healthy: health == Some(HealthStatusEnum::HEALTHY),
+        addresses: response.network_settings.map(addresses).unwrap_or_default(),
     }
 }

@@ -59,6 +59,18 @@ pub struct Look {
     pub cpus: Option<u64>,
 }
 
+/// Cgroups within a container, such as those of a systemd in it, are followed so deep.
+const NESTED: usize = 4;
+
+/// Containers by cgroup.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Full id of the container that a cgroup is of.
+    pub of_cgroup: BTreeMap<CgroupId, String>,
+    /// Processor time of each container since it was started, in microseconds.
+    pub cpu_usec: BTreeMap<String, u64>,
+}
+
 impl Sensor {
     /// A sensor for `host`.
     ///
@@ -123,6 +135,40 @@ impl Sensor {
             Some(dir) => read_group(&dir),
             None => Ok(None),
         }
+    }
+
+    /// Which containers the cgroups are of, those within containers included, and their processor time.
+    /// Blocks for as long as the kernel takes.
+    ///
+    /// # Errors
+    /// The hierarchy cannot be listed. Who is not there is not in it.
+    pub fn members(&self) -> Result<Members> {
+        let mut members = Members::default();
+        for (path, kind) in walk(&self.cgroups, &[])? {
+            let Kind::Container(id) = kind else { continue };
+            let Some(dir) = self.cgroups.open(&path)? else { continue };
+            members.cpu_usec.insert(id.clone(), read_activity(&dir).io.cpu_usec);
+            self.note_below(&path, &id, NESTED, &mut members)?;
+        }
+        Ok(members)
+    }
+
+    fn note_below(
+        &self,
+        path: &CgroupPath,
+        id: &str,
+        depth: usize,
+        members: &mut Members,
+    ) -> Result<()> {
+        if let Some(dir) = self.cgroups.open(path)? {
+            members.of_cgroup.insert(dir.id(), id.to_owned());
+        }
+        if depth > 0 {
+            for child in self.cgroups.children(path)? {
+                self.note_below(&child, id, depth - 1, members)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads everything once. Blocks for as long as the kernel takes.

@@ -233,6 +233,12 @@ pub enum ProfileCommand {
 /// Commands on placement.
 #[derive(Debug, Subcommand)]
 pub enum PlaceCommand {
+    /// Show which containers talk to each other, and how much; needs ctlmgrd, and place.traffic.
+    Graph {
+        /// In the language of Graphviz.
+        #[arg(long)]
+        dot: bool,
+    },
     /// Assign workloads to L3 domains, so that those that talk to each other are near, and nothing else.
     ///
     /// FILE holds {"domains": [{"id", "cpus", "numa", "socket"}], "workloads": [{"name", "cpu", "weight",

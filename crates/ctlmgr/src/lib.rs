@@ -10,6 +10,7 @@ mod config;
 mod daemon;
 mod docker;
 mod docker_cli;
+mod graph;
 mod memory_plan;
 mod offline;
 mod penalties;
@@ -70,6 +71,9 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Batch { command } => batch(&cli.socket, command, json),
         Command::Place { command: PlaceCommand::Plan { file, rounds } } => {
             place_plan::run(&file, rounds, json)
+        }
+        Command::Place { command: PlaceCommand::Graph { dot } } => {
+            graph::run(&cli.socket, dot, json)
         }
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),

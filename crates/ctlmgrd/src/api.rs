@@ -31,6 +31,7 @@ pub(crate) async fn serve(listener: UnixListener, line: Line) -> std::io::Result
         .route("/v1/weight", put(weight))
         .route("/v1/starts", post(starts::ask))
         .route("/v1/queue", get(starts::queue).put(starts::change))
+        .route("/v1/place/graph", get(graph))
         .route("/v1/penalties", get(starts::penalties))
         .route("/v1/profiles", get(starts::profiles).put(starts::keep).delete(starts::forget))
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such resource".to_owned()) })
@@ -54,6 +55,10 @@ async fn guard(ConnectInfo(peer): ConnectInfo<Peer>, request: Request, next: Nex
 
 async fn status(State(line): State<Line>) -> Response {
     answer(line.ask(Command::Status).await)
+}
+
+async fn graph(State(line): State<Line>) -> Response {
+    answer(Ok(line.graph.borrow().clone()))
 }
 
 async fn plan(State(line): State<Line>) -> Response {

@@ -1,6 +1,6 @@
 //! Requests from the API to the loop.
 
-use ctlmgr_api::{Difference, ModeChange, Queue, Reverted, Status, WeightChange, Why};
+use ctlmgr_api::{Difference, Graph, ModeChange, Queue, Reverted, Status, WeightChange, Why};
 use ctlmgr_model::{Plan, Settings};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -49,15 +49,17 @@ pub(crate) struct Line {
     gate: mpsc::Sender<Question>,
     /// The queue of starts as it is now.
     pub queue: watch::Receiver<Queue>,
+    /// Who talks to whom.
+    pub graph: watch::Receiver<Graph>,
 }
 
 impl Line {
     pub fn new(
         sender: mpsc::Sender<Command>,
         gate: mpsc::Sender<Question>,
-        queue: watch::Receiver<Queue>,
+        (queue, graph): (watch::Receiver<Queue>, watch::Receiver<Graph>),
     ) -> Line {
-        Line { sender, gate, queue }
+        Line { sender, gate, queue, graph }
     }
 
     /// Asks the gate and waits for its answer.

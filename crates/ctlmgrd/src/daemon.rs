@@ -24,7 +24,7 @@ use crate::places::Places;
 use crate::recorder::Recorder;
 use crate::undo::{SharedJournal, give_back, revert, with_journal};
 use crate::workers::Report;
-use crate::{api, gate, notify};
+use crate::{api, gate, notify, traffic};
 
 /// Why the loop moves.
 enum Event {
@@ -183,8 +183,9 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         interrupt: signal(SignalKind::interrupt())?,
         alive: tokio::time::interval(notify::watchdog_interval()),
     };
+    let graph = watch_traffic(&daemon, settings_seen.clone());
     let (questions, queue) = open_gate(&daemon, settings_seen);
-    Ok((daemon, sources, Line::new(command_sender, questions, queue)))
+    Ok((daemon, sources, Line::new(command_sender, questions, (queue, graph))))
 }
 
 /// Opens the gate; returns the way to it, and what shows its queue.
@@ -209,6 +210,23 @@ fn open_gate(
         orders,
     });
     (sender, queue)
+}
+
+/// Counts who talks to whom, where that is wanted.
+fn watch_traffic(
+    daemon: &Daemon<SystemdBus>,
+    settings: watch::Receiver<Settings>,
+) -> watch::Receiver<ctlmgr_api::Graph> {
+    let host = daemon.places.host();
+    let topology = ctlmgr_sense::read_topology(&host);
+    traffic::watch(traffic::Parts {
+        settings,
+        containers: daemon.containers.clone(),
+        sensor: daemon.sensor.clone(),
+        cgroups: host.path("sys/fs/cgroup"),
+        // A host whose processors cannot be told has nothing to choose from.
+        has_choice: topology.is_ok_and(|t| t.domains.len() > 1),
+    })
 }
 
 /// The profiles, or nothing: then they live as long as the daemon.

@@ -6,6 +6,7 @@ mod b_product;
 mod c_batches;
 mod c_faults;
 mod c_memory;
+mod c_place;
 mod c_rungs;
 mod c_starts;
 mod d_removal;

@@ -1,0 +1,334 @@
+//! Who talks to whom, and how much: counts of the kernel, made into a graph of containers.
+//!
+//! A task of its own that only reads. Sockets are known by their cgroup, peers by the addresses that
+//! dockerd gave. What goes to addresses that nobody has, or through a port that the host publishes, is
+//! outside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctlmgr_api::{Graph, GraphEdge, GraphNode};
+use ctlmgr_model::{CgroupId, CountTraffic, Settings};
+use ctlmgr_sense::{Containers, Members, Sensor};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// Between two readings.
+const EVERY: Duration = Duration::from_secs(5);
+/// After so long the past counts for half.
+const HALF: f64 = 60.0;
+
+/// What was sent by a cgroup to an address since counting began.
+pub(crate) type Sent = (CgroupId, IpAddr, u64);
+
+/// Where the kernel's counts come from.
+type Source = Box<dyn Fn() -> Vec<Sent> + Send>;
+
+/// What the task listens to and reads.
+pub(crate) struct Parts {
+    pub settings: watch::Receiver<Settings>,
+    pub containers: watch::Receiver<Containers>,
+    pub sensor: Arc<Sensor>,
+    /// The directory of the topmost cgroup.
+    pub cgroups: PathBuf,
+    /// Whether there are several domains to choose from.
+    pub has_choice: bool,
+}
+
+/// Starts the task; returns what shows the graph.
+pub(crate) fn watch(parts: Parts) -> watch::Receiver<Graph> {
+    let (publish, graph) = watch::channel(Graph::default());
+    tokio::spawn(follow(parts, publish));
+    graph
+}
+
+async fn follow(mut parts: Parts, publish: watch::Sender<Graph>) {
+    let mut counting = Counting::default();
+    loop {
+        let wanted = match parts.settings.borrow_and_update().place.traffic {
+            CountTraffic::Auto => parts.has_choice,
+            CountTraffic::On => true,
+            CountTraffic::Off => false,
+        };
+        let (cgroups, sensor) = (parts.cgroups.clone(), parts.sensor.clone());
+        let containers = parts.containers.borrow_and_update().clone();
+        // The kernel and its files are read off the runtime's own threads.
+        let read = tokio::task::spawn_blocking(move || {
+            counting.want(wanted, &cgroups);
+            let graph = counting.read(&sensor, &containers);
+            (counting, graph)
+        });
+        let Ok((back, graph)) = read.await else { return };
+        counting = back;
+        publish.send_replace(graph);
+        let pause = if wanted { EVERY } else { Duration::from_secs(3600) };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            changed = parts.settings.changed() => match changed {
+                Ok(()) => {}
+                // The daemon is about to go.
+                Err(_) => return,
+            },
+        }
+    }
+}
+
+/// The state of counting.
+#[derive(Default)]
+struct Counting {
+    source: Option<Source>,
+    /// Why there is none although it is wanted.
+    refused: Option<String>,
+    rates: Rates,
+    read_at: Option<Instant>,
+}
+
+impl Counting {
+    fn want(&mut self, wanted: bool, cgroups: &std::path::Path) {
+        match (wanted, &self.source, &self.refused) {
+            (false, ..) => *self = Counting::default(),
+            (true, None, None) => match attach(cgroups) {
+                Ok(source) => {
+                    info!("traffic between containers is counted");
+                    self.source = Some(source);
+                }
+                Err(why) => {
+                    warn!(why, "traffic between containers is not counted");
+                    self.refused = Some(why);
+                }
+            },
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, sensor: &Sensor, containers: &Containers) -> Graph {
+        let said = match (&self.source, &self.refused) {
+            (Some(_), _) => "on",
+            (None, Some(why)) => why.as_str(),
+            (None, None) => "off",
+        };
+        let traffic = said.to_owned();
+        let Some(source) = &self.source else { return Graph { traffic, ..Graph::default() } };
+        let now = Instant::now();
+        let passed = self.read_at.replace(now).map(|before| now.duration_since(before));
+        let members = sensor.members().unwrap_or_default();
+        let totals = Totals::new(source(), &members, containers);
+        self.rates.follow(&totals, passed);
+        self.rates.graph(traffic, &totals, containers)
+    }
+}
+
+#[cfg(feature = "ebpf")]
+fn attach(cgroups: &std::path::Path) -> Result<Source, String> {
+    let trace = ctlmgr_trace::TrafficTrace::attach(cgroups).map_err(|e| ctlmgr_host::chain(&e))?;
+    let sent = move || trace.sent().into_iter().map(|s| (s.cgroup, s.peer, s.bytes.0)).collect();
+    Ok(Box::new(sent))
+}
+
+#[cfg(not(feature = "ebpf"))]
+fn attach(_: &std::path::Path) -> Result<Source, String> {
+    Err("ctlmgr was built without eBPF".to_owned())
+}
+
+/// Counts since the beginning, by full ids of containers.
+#[derive(Debug, Default)]
+struct Totals {
+    /// Ids in order, so that both directions are one pair.
+    pairs: BTreeMap<(String, String), u64>,
+    outside: BTreeMap<String, u64>,
+    cpu_usec: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    fn new(sent: Vec<Sent>, members: &Members, containers: &Containers) -> Totals {
+        let mut of_address: BTreeMap<IpAddr, &String> = BTreeMap::new();
+        for facts in containers.by_id.values() {
+            of_address.extend(facts.addresses.iter().map(|address| (*address, &facts.id)));
+        }
+        let mut totals = Totals { cpu_usec: members.cpu_usec.clone(), ..Totals::default() };
+        for (cgroup, peer, bytes) in sent {
+            let Some(from) = members.of_cgroup.get(&cgroup) else { continue };
+            match of_address.get(&peer.to_canonical()) {
+                // To itself, by its own address.
+                Some(to) if *to == from => {}
+                Some(to) => {
+                    let pair = (from.min(to).clone(), from.max(to).clone());
+                    *totals.pairs.entry(pair).or_default() += bytes;
+                }
+                None => *totals.outside.entry(from.clone()).or_default() += bytes,
+            }
+        }
+        totals
+    }
+}
+
+/// Means over time of what totals grow by.
+#[derive(Debug, Default)]
+struct Rates {
+    pairs: BTreeMap<(String, String), Rate>,
+    outside: BTreeMap<String, Rate>,
+    cpu_usec: BTreeMap<String, Rate>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Rate {
+    total: u64,
+    per_sec: f64,
+}
+
+impl Rate {
+    #[expect(clippy::cast_precision_loss, reason = "a mean")]
+    fn follow(&mut self, total: u64, passed: Option<Duration>) {
+        // A count that began anew has grown from nothing.
+        let more = if total >= self.total { total - self.total } else { total };
+        self.total = total;
+        let Some(secs) = passed.map(|p| p.as_secs_f64()).filter(|secs| *secs > 0.0) else { return };
+        let kept = 0.5_f64.powf(secs / HALF);
+        self.per_sec = self.per_sec * kept + more as f64 / secs * (1.0 - kept);
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    fn rounded(self) -> u64 {
+        self.per_sec.round() as u64
+    }
+}
+
+fn follow_all<K: Ord + Clone>(
+    rates: &mut BTreeMap<K, Rate>,
+    totals: &BTreeMap<K, u64>,
+    passed: Option<Duration>,
+) {
+    rates.retain(|key, _| totals.contains_key(key));
+    for (key, total) in totals {
+        match rates.get_mut(key) {
+            Some(rate) => rate.follow(*total, passed),
+            // It came since the last reading; before the first one nobody knows since when.
+            None => {
+                let mut rate =
+                    Rate { total: if passed.is_some() { 0 } else { *total }, per_sec: 0.0 };
+                rate.follow(*total, passed);
+                rates.insert(key.clone(), rate);
+            }
+        }
+    }
+}
+
+impl Rates {
+    fn follow(&mut self, totals: &Totals, passed: Option<Duration>) {
+        follow_all(&mut self.pairs, &totals.pairs, passed);
+        follow_all(&mut self.outside, &totals.outside, passed);
+        follow_all(&mut self.cpu_usec, &totals.cpu_usec, passed);
+    }
+
+    fn graph(&self, traffic: String, totals: &Totals, containers: &Containers) -> Graph {
+        let name = |id: &String| {
+            let named = containers.by_id.get(id).and_then(|facts| facts.name.clone());
+            named.unwrap_or_else(|| id.chars().take(12).collect())
+        };
+        let rounded = |rate: Option<&Rate>| rate.map_or(0, |rate| rate.rounded());
+        let ids: BTreeSet<&String> = totals.cpu_usec.keys().collect();
+        let node = |id: &&String| GraphNode {
+            name: name(id),
+            cpu_milli: rounded(self.cpu_usec.get(*id)) / 1000,
+            outside_per_sec: rounded(self.outside.get(*id)),
+        };
+        let mut nodes: Vec<GraphNode> = ids.iter().map(node).collect();
+        nodes.sort_by(|x, y| x.name.cmp(&y.name));
+        let is_here = |(a, b): &(String, String)| ids.contains(a) && ids.contains(b);
+        let edge = |(pair, rate): (&(String, String), &Rate)| {
+            let (x, y) = (name(&pair.0), name(&pair.1));
+            let (bytes_per_sec, bytes) = (rate.rounded(), rate.total);
+            GraphEdge { a: x.clone().min(y.clone()), b: x.max(y), bytes_per_sec, bytes }
+        };
+        let mut edges: Vec<GraphEdge> =
+            self.pairs.iter().filter(|(pair, _)| is_here(pair)).map(edge).collect();
+        edges.sort_by(|x, y| {
+            y.bytes_per_sec.cmp(&x.bytes_per_sec).then((&x.a, &x.b).cmp(&(&y.a, &y.b)))
+        });
+        Graph { traffic, nodes, edges }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctlmgr_model::ContainerFacts;
+
+    fn world() -> (Members, Containers) {
+        let mut containers = Containers::default();
+        let mut members = Members::default();
+        for (number, name) in ["web", "db", "cache"].iter().enumerate() {
+            let id = format!("{number}{number}");
+            let last = u8::try_from(number).unwrap() + 2;
+            containers.by_id.insert(
+                id.clone(),
+                ContainerFacts {
+                    id: id.clone(),
+                    name: Some((*name).to_owned()),
+                    addresses: vec![IpAddr::from([172, 17, 0, last])],
+                    ..ContainerFacts::default()
+                },
+            );
+            members.of_cgroup.insert(CgroupId(number as u64 + 10), id.clone());
+            members.cpu_usec.insert(id, 0);
+        }
+        (members, containers)
+    }
+
+    fn to(last: u8) -> IpAddr {
+        IpAddr::from([172, 17, 0, last])
+    }
+
+    #[test]
+    fn both_directions_are_one_edge_and_the_rest_is_outside() {
+        let (members, containers) = world();
+        let sent = vec![
+            (CgroupId(10), to(3), 1000),
+            (CgroupId(11), to(2), 500),
+            (CgroupId(10), to(2), 9999),
+            (CgroupId(10), IpAddr::from([8, 8, 8, 8]), 70),
+            (CgroupId(99), to(2), 5),
+        ];
+        let totals = Totals::new(sent, &members, &containers);
+        let mut rates = Rates::default();
+        rates.follow(&totals, None);
+        let graph = rates.graph("on".to_owned(), &totals, &containers);
+        let names: Vec<&str> = graph.nodes.iter().map(|n| n.name.as_str()).collect();
+        assert_eq!(names, ["cache", "db", "web"]);
+        let edge = &graph.edges[0];
+        assert_eq!((graph.edges.len(), edge.a.as_str(), edge.b.as_str()), (1, "db", "web"));
+        assert_eq!((edge.bytes, edge.bytes_per_sec), (1500, 0), "nobody knows since when");
+        assert_eq!(totals.outside.values().sum::<u64>(), 70);
+    }
+
+    #[test]
+    fn rates_come_to_what_is_steady_and_forget_who_is_gone() {
+        let (mut members, containers) = world();
+        let mut rates = Rates::default();
+        for second in 0..100_u64 {
+            let sent = vec![(CgroupId(10), to(3), second * 5000)];
+            members.cpu_usec.insert("00".to_owned(), second * 1_250_000);
+            let totals = Totals::new(sent, &members, &containers);
+            rates.follow(&totals, (second > 0).then_some(Duration::from_secs(5)));
+        }
+        let last = Totals::new(vec![(CgroupId(10), to(3), 99 * 5000)], &members, &containers);
+        let graph = rates.graph("on".to_owned(), &last, &containers);
+        assert!((995..=1000).contains(&graph.edges[0].bytes_per_sec), "{graph:?}");
+        let web = graph.nodes.iter().find(|n| n.name == "web").unwrap();
+        assert!((248..=250).contains(&web.cpu_milli), "{web:?}");
+        let without = Totals::new(Vec::new(), &members, &containers);
+        rates.follow(&without, Some(Duration::from_secs(5)));
+        assert!(rates.graph("on".to_owned(), &without, &containers).edges.is_empty());
+    }
+
+    #[test]
+    fn a_count_that_begins_anew_has_not_gone_backwards() {
+        let mut rate = Rate::default();
+        rate.follow(1_000_000, None);
+        rate.follow(500, Some(Duration::from_secs(5)));
+        assert!(rate.per_sec > 0.0 && rate.per_sec < 100.0);
+    }
+}
