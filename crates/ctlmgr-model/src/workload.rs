@@ -1,8 +1,9 @@
 //! What ctlmgr manages.
 
+// Data only: nothing is connected here.
+use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use ctlmgr_api::{Counters, Reverted};
 use ctlmgr_model::{Gap, HostSample, Knob, Millis, Mode, Plan, Settings, Undone};
 use ctlmgr_policy::State;
 use ctlmgr_sense::{Containers, Sensor, Wake, Wakes, watch_containers};
-use ctlmgr_store::{Journal, Profiles};
+use ctlmgr_store::Journal;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -18,13 +18,14 @@ use tracing::{error, info, warn};
 
 use crate::calm::Calm;
 use crate::control::{Command, Line};
-use crate::gate::late::{Hand, Permit};
+use crate::gate::late::Permit;
 use crate::history::History;
 use crate::places::Places;
 use crate::recorder::Recorder;
+use crate::tasks::{open_gate, watch_traffic};
 use crate::undo::{SharedJournal, give_back, revert, with_journal};
 use crate::workers::Report;
-use crate::{api, gate, notify, traffic};
+use crate::{api, notify};
 
 /// Why the loop moves.
 enum Event {
@@ -186,57 +187,6 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
     let graph = watch_traffic(&daemon, settings_seen.clone());
     let (questions, queue) = open_gate(&daemon, settings_seen);
     Ok((daemon, sources, Line::new(command_sender, questions, (queue, graph))))
-}
-
-/// Opens the gate; returns the way to it, and what shows its queue.
-fn open_gate(
-    daemon: &Daemon<SystemdBus>,
-    settings: watch::Receiver<Settings>,
-) -> (mpsc::Sender<gate::Question>, watch::Receiver<ctlmgr_api::Queue>) {
-    let (sender, questions) = mpsc::channel(1024);
-    let (orders, heard) = mpsc::unbounded_channel();
-    // Without a journal nothing is written, so nobody is frozen.
-    if let Some(journal) = daemon.journal.clone() {
-        let (sensor, actuator) = (daemon.sensor.clone(), daemon.actuator.clone());
-        let hand = Hand { sensor, actuator, journal, permit: daemon.permit.clone() };
-        tokio::spawn(hand.obey(heard));
-    }
-    let queue = gate::open(gate::Parts {
-        settings,
-        containers: daemon.containers.clone(),
-        sensor: daemon.sensor.clone(),
-        store: open_profiles(&daemon.places),
-        questions,
-        orders,
-    });
-    (sender, queue)
-}
-
-/// Counts who talks to whom, where that is wanted.
-fn watch_traffic(
-    daemon: &Daemon<SystemdBus>,
-    settings: watch::Receiver<Settings>,
-) -> watch::Receiver<ctlmgr_api::Graph> {
-    let host = daemon.places.host();
-    let topology = ctlmgr_sense::read_topology(&host);
-    traffic::watch(traffic::Parts {
-        settings,
-        containers: daemon.containers.clone(),
-        sensor: daemon.sensor.clone(),
-        cgroups: host.path("sys/fs/cgroup"),
-        // A host whose processors cannot be told has nothing to choose from.
-        has_choice: topology.is_ok_and(|t| t.domains.len() > 1),
-    })
-}
-
-/// The profiles, or nothing: then they live as long as the daemon.
-fn open_profiles(places: &Places) -> Option<Profiles> {
-    let opened = Profiles::open(&places.profiles());
-    opened
-        .inspect_err(|error| {
-            warn!(error = ctlmgr_host::chain(error), "what is learned of starts will not be kept");
-        })
-        .ok()
 }
 
 /// The journal, or nothing: then ctlmgr observes only, and says why.

@@ -19,6 +19,7 @@ mod overrides;
 mod pace;
 mod places;
 mod recorder;
+mod tasks;
 mod traffic;
 mod undo;
 mod workers;

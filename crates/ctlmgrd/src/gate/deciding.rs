@@ -1,0 +1,66 @@
+//! What the policy is asked, and of whom it is not.
+
+use std::time::{Duration, Instant};
+
+use ctlmgr_model::{Millis, Mode};
+use ctlmgr_policy::gate::{self, Admission};
+
+use super::Gate;
+use super::starting::Member;
+use super::waiting::Entry;
+
+/// Where this daemon's time begins, so that somebody who waited before it can be told apart.
+const ORIGIN: Duration = Duration::from_secs(86_400 * 2);
+
+impl Gate {
+    pub(super) fn decide(&self, now: Instant) -> Vec<Admission> {
+        let is_acting = self.settings.starts.mode == Mode::Act;
+        let may_tell = is_acting && self.containers.version.is_some();
+        let at = |instant: Instant| {
+            // What came before this daemon came at its beginning, less what it had waited.
+            let after = instant.saturating_duration_since(self.started);
+            let before = self.started.saturating_duration_since(instant);
+            Millis(
+                (ORIGIN + after).saturating_sub(before).as_millis().try_into().unwrap_or(u64::MAX),
+            )
+        };
+        let is_ready = |e: &&Entry| e.is_awaited() && !e.is_unfamiliar(now, may_tell);
+        let (free, gated): (Vec<&Entry>, Vec<&Entry>) =
+            self.waiting.iter().filter(is_ready).partition(|e| self.passes(e).is_some());
+        let mut admissions: Vec<Admission> = Vec::new();
+        for entry in free {
+            let reason = self.passes(entry).unwrap_or_default().to_owned();
+            admissions.push(Admission {
+                ticket: entry.ticket,
+                may_start: true,
+                reason,
+                behind: Vec::new(),
+            });
+        }
+        let starting =
+            |m: &Member| gate::Starting { name: m.name().to_owned(), traits: m.traits() };
+        let queue = gate::Queue {
+            waiting: gated.into_iter().map(|e| e.for_policy(&self.settings, at)).collect(),
+            starting: self.starting.iter().map(starting).collect(),
+            penalties: self.learned.penalties(),
+            ground: self.ground,
+            is_held: self.is_held,
+        };
+        admissions.extend(gate::admit(&self.settings.starts, &queue, at(now)));
+        admissions
+    }
+
+    /// Why a start is no matter for the gate, if it is none.
+    pub(super) fn passes(&self, entry: &Entry) -> Option<&'static str> {
+        let is_same = |m: &Member| match (m.id(), &entry.known) {
+            (Some(id), Some(known)) => id == known.id,
+            _ => m.asked == entry.asked,
+        };
+        match () {
+            () if self.settings.starts.mode == Mode::Off => Some("the starts job is off"),
+            () if entry.known.as_ref().is_some_and(|k| !k.is_managed) => Some("not managed"),
+            () if self.starting.iter().any(is_same) => Some("was let go already"),
+            () => None,
+        }
+    }
+}

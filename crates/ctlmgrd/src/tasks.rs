@@ -1,0 +1,63 @@
+//! Tasks beside the loop: the gate of starts, and the count of traffic.
+
+use ctlmgr_act::SystemdBus;
+use ctlmgr_model::Settings;
+use ctlmgr_store::Profiles;
+use tokio::sync::{mpsc, watch};
+use tracing::warn;
+
+use crate::daemon::Daemon;
+use crate::gate::late::Hand;
+use crate::places::Places;
+use crate::{gate, traffic};
+
+/// Opens the gate; returns the way to it, and what shows its queue.
+pub(crate) fn open_gate(
+    daemon: &Daemon<SystemdBus>,
+    settings: watch::Receiver<Settings>,
+) -> (mpsc::Sender<gate::Question>, watch::Receiver<ctlmgr_api::Queue>) {
+    let (sender, questions) = mpsc::channel(1024);
+    let (orders, heard) = mpsc::unbounded_channel();
+    // Without a journal nothing is written, so nobody is frozen.
+    if let Some(journal) = daemon.journal.clone() {
+        let (sensor, actuator) = (daemon.sensor.clone(), daemon.actuator.clone());
+        let hand = Hand { sensor, actuator, journal, permit: daemon.permit.clone() };
+        tokio::spawn(hand.obey(heard));
+    }
+    let queue = gate::open(gate::Parts {
+        settings,
+        containers: daemon.containers.clone(),
+        sensor: daemon.sensor.clone(),
+        store: open_profiles(&daemon.places),
+        questions,
+        orders,
+    });
+    (sender, queue)
+}
+
+/// Counts who talks to whom, where that is wanted.
+pub(crate) fn watch_traffic(
+    daemon: &Daemon<SystemdBus>,
+    settings: watch::Receiver<Settings>,
+) -> watch::Receiver<ctlmgr_api::Graph> {
+    let host = daemon.places.host();
+    let topology = ctlmgr_sense::read_topology(&host);
+    traffic::watch(traffic::Parts {
+        settings,
+        containers: daemon.containers.clone(),
+        sensor: daemon.sensor.clone(),
+        cgroups: host.path("sys/fs/cgroup"),
+        // A host whose processors cannot be told has nothing to choose from.
+        has_choice: topology.is_ok_and(|t| t.domains.len() > 1),
+    })
+}
+
+/// The profiles, or nothing: then they live as long as the daemon.
+fn open_profiles(places: &Places) -> Option<Profiles> {
+    let opened = Profiles::open(&places.profiles());
+    opened
+        .inspect_err(|error| {
+            warn!(error = ctlmgr_host::chain(error), "what is learned of starts will not be kept");
+        })
+        .ok()
+}
