@@ -247,6 +247,9 @@ _ctlmgr() {
             ctlmgr__subcmd__help__subcmd__place,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__help__subcmd__place,suggest)
+                cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__suggest"
+                ;;
             ctlmgr__subcmd__help__subcmd__profile,export)
                 cmd="ctlmgr__subcmd__help__subcmd__profile__subcmd__export"
                 ;;
@@ -304,6 +307,9 @@ _ctlmgr() {
             ctlmgr__subcmd__place,plan)
                 cmd="ctlmgr__subcmd__place__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__place,suggest)
+                cmd="ctlmgr__subcmd__place__subcmd__suggest"
+                ;;
             ctlmgr__subcmd__place__subcmd__help,graph)
                 cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__graph"
                 ;;
@@ -312,6 +318,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__place__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__place__subcmd__help,suggest)
+                cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__suggest"
                 ;;
             ctlmgr__subcmd__profile,export)
                 cmd="ctlmgr__subcmd__profile__subcmd__export"
@@ -1172,7 +1181,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__place)
-            opts="graph plan"
+            opts="graph suggest plan"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1200,6 +1209,20 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__place__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__place__subcmd__suggest)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1644,7 +1667,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__place)
-            opts="-h --json --socket --help graph plan help"
+            opts="-h --json --socket --help graph suggest plan help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1680,7 +1703,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__place__subcmd__help)
-            opts="graph plan help"
+            opts="graph suggest plan help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1735,6 +1758,20 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ctlmgr__subcmd__place__subcmd__help__subcmd__suggest)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ctlmgr__subcmd__place__subcmd__plan)
             opts="-h --rounds --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1746,6 +1783,24 @@ _ctlmgr() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__suggest)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

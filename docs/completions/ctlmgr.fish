@@ -237,21 +237,26 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand topology" -l svg -d 'Draw 
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand topology" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand topology" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand topology" -s h -l help -d 'Print help'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph plan help" -l socket -d 'Socket of the daemon' -r -F
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph plan help" -l json -d 'Print JSON instead of text'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph plan help" -s h -l help -d 'Print help'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph plan help" -f -a "graph" -d 'Show which containers talk to each other, and how much; needs ctlmgrd, and place.traffic'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph plan help" -f -a "plan" -d 'Assign workloads to L3 domains, so that those that talk to each other are near, and nothing else'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph suggest plan help" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph suggest plan help" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph suggest plan help" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph suggest plan help" -f -a "graph" -d 'Show which containers talk to each other, and how much; needs ctlmgrd, and place.traffic'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph suggest plan help" -f -a "suggest" -d 'Say on which L3 domain each container would be near those that it talks to, from the traffic and the CPU use of now. Changes nothing'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph suggest plan help" -f -a "plan" -d 'Assign workloads to L3 domains, so that those that talk to each other are near, and nothing else'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and not __fish_seen_subcommand_from graph suggest plan help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from graph" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from graph" -l dot -d 'In the language of Graphviz'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from graph" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from graph" -s h -l help -d 'Print help'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from suggest" -l socket -d 'Socket of the daemon' -r -F
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from suggest" -l json -d 'Print JSON instead of text'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from suggest" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -l rounds -d 'Stop after so many rounds of search, in place of the time limit: the same plan every time' -r
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from help" -f -a "graph" -d 'Show which containers talk to each other, and how much; needs ctlmgrd, and place.traffic'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from help" -f -a "suggest" -d 'Say on which L3 domain each container would be near those that it talks to, from the traffic and the CPU use of now. Changes nothing'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from help" -f -a "plan" -d 'Assign workloads to L3 domains, so that those that talk to each other are near, and nothing else'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology place help" -f -a "status" -d 'Show mode, capacity and every workload: what it holds, needs and may keep'
@@ -296,4 +301,5 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subc
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from batch" -f -a "sample" -d 'Run each image alone for a while, so that its character is known before it matters'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from batch" -f -a "penalties" -d 'Show what characters cost each other when they start together, learned and by guideline'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from place" -f -a "graph" -d 'Show which containers talk to each other, and how much; needs ctlmgrd, and place.traffic'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from place" -f -a "suggest" -d 'Say on which L3 domain each container would be near those that it talks to, from the traffic and the CPU use of now. Changes nothing'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from place" -f -a "plan" -d 'Assign workloads to L3 domains, so that those that talk to each other are near, and nothing else'

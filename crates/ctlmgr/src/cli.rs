@@ -239,6 +239,9 @@ pub enum PlaceCommand {
         #[arg(long)]
         dot: bool,
     },
+    /// Say on which L3 domain each container would be near those that it talks to, from the traffic and
+    /// the CPU use of now. Changes nothing.
+    Suggest,
     /// Assign workloads to L3 domains, so that those that talk to each other are near, and nothing else.
     ///
     /// FILE holds {"domains": [{"id", "cpus", "numa", "socket"}], "workloads": [{"name", "cpu", "weight",

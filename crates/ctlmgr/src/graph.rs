@@ -3,15 +3,54 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use anyhow::anyhow;
 use ctlmgr_api::{Client, Graph};
+use ctlmgr_model::Topology;
+use serde_json::{Value, json};
 
 use crate::daemon::present;
-use crate::{Failure, show};
+use crate::{Failure, offline, place_plan, show};
 
-/// Runs the command.
-pub(crate) fn run(socket: &Path, dot: bool, json: bool) -> Result<u8, Failure> {
+/// `ctlmgr place suggest`.
+pub(crate) fn suggest(socket: &Path, json: bool) -> Result<u8, Failure> {
+    let graph = read(socket)?;
+    if graph.traffic != "on" {
+        let message = format!("traffic between containers is not counted: {}", graph.traffic);
+        return Err(Failure::bad_input(anyhow!(message)));
+    }
+    let topology = offline::topology(Path::new("/"))?;
+    place_plan::run_text(&input(&graph, &topology).to_string(), None, json)
+}
+
+/// The planner's input: domains go by their processors.
+fn input(graph: &Graph, topology: &Topology) -> Value {
+    let domains = topology.domains.iter().map(|d| {
+        json!({"id": d.cpus.to_string(), "cpus": d.cpus.len(), "numa": d.numa, "socket": d.socket})
+    });
+    let workloads =
+        graph.nodes.iter().map(|n| json!({"name": n.name, "cpu": thousandths(n.cpu_milli)}));
+    let edges = graph.edges.iter().map(|e| json!([e.a, e.b, e.bytes_per_sec]));
+    json!({
+        "domains": domains.collect::<Vec<_>>(),
+        "workloads": workloads.collect::<Vec<_>>(),
+        "edges": edges.collect::<Vec<_>>(),
+        "time_limit_ms": 1000,
+    })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "processors are few")]
+fn thousandths(value: u64) -> f64 {
+    value as f64 / 1000.0
+}
+
+fn read(socket: &Path) -> Result<Graph, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let graph: Graph = runtime.block_on(Client::new(socket).get("/v1/place/graph"))?;
+    Ok(runtime.block_on(Client::new(socket).get("/v1/place/graph"))?)
+}
+
+/// `ctlmgr place graph`.
+pub(crate) fn run(socket: &Path, dot: bool, json: bool) -> Result<u8, Failure> {
+    let graph = read(socket)?;
     match dot {
         true => print!("{}", in_dot(&graph)),
         false => return present(json, &graph, table),
@@ -64,6 +103,34 @@ fn in_dot(graph: &Graph) -> String {
 mod tests {
     use super::*;
     use ctlmgr_api::{GraphEdge, GraphNode};
+
+    #[test]
+    fn those_that_talk_are_suggested_on_one_domain() {
+        let node = |name: &str| GraphNode { name: name.into(), cpu_milli: 900, outside_per_sec: 0 };
+        let edge = |a: &str, b: &str, bytes_per_sec| GraphEdge {
+            a: a.into(),
+            b: b.into(),
+            bytes_per_sec,
+            bytes: 0,
+        };
+        let graph = Graph {
+            traffic: "on".into(),
+            nodes: ["a", "b", "c", "d"].map(node).to_vec(),
+            edges: vec![edge("a", "c", 500), edge("b", "d", 400), edge("a", "b", 1)],
+        };
+        let domain = |first: u32| ctlmgr_model::CacheDomain {
+            cpus: [first, first + 1].into_iter().collect(),
+            cores: Vec::new(),
+            shared: ctlmgr_model::Shared::Node,
+            numa: first,
+            socket: 0,
+        };
+        let topology = Topology { domains: vec![domain(0), domain(2)], ..Topology::default() };
+        let found = place_plan::assignment(&input(&graph, &topology).to_string()).unwrap();
+        assert_eq!((&found["a"], &found["b"]), (&found["c"], &found["d"]));
+        assert!(found["a"] == ["0-1"] || found["a"] == ["2-3"]);
+        assert_ne!(found["a"], found["b"]);
+    }
 
     #[test]
     fn names_are_quoted_for_graphviz() {

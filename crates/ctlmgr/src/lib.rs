@@ -72,6 +72,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Place { command: PlaceCommand::Plan { file, rounds } } => {
             place_plan::run(&file, rounds, json)
         }
+        Command::Place { command: PlaceCommand::Suggest } => graph::suggest(&cli.socket, json),
         Command::Place { command: PlaceCommand::Graph { dot } } => {
             graph::run(&cli.socket, dot, json)
         }

@@ -17,7 +17,12 @@ use crate::{Failure, print_json, show};
 
 /// Runs the command; with `rounds` the clock is not looked at.
 pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Failure> {
-    let output = read(file).and_then(|text| solve(&text, rounds)).map_err(Failure::bad_input)?;
+    run_text(&read(file).map_err(Failure::bad_input)?, rounds, json)
+}
+
+/// The same for a text that was read already.
+pub(crate) fn run_text(text: &str, rounds: Option<u64>, json: bool) -> Result<u8, Failure> {
+    let output = solve(text, rounds).map_err(Failure::bad_input)?;
     if output.overload > 0.0 {
         eprintln!(
             "ctlmgr: the load does not fit: {:.3} CPUs are beyond the limits of domains, and no less was found",
@@ -42,6 +47,14 @@ pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Fa
         output.time_ms
     ));
     Ok(0)
+}
+
+/// Domains of each workload.
+#[cfg(test)]
+pub(crate) fn assignment(
+    text: &str,
+) -> Result<std::collections::BTreeMap<String, Vec<String>>, anyhow::Error> {
+    Ok(solve(text, Some(1000))?.assignment)
 }
 
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {

@@ -54,6 +54,7 @@ fn measure() -> Result<()> {
     let shown = sh("ctlmgr place graph")?;
     ensure!(shown.contains("talk-client - talk-server"), "{shown}");
     ensure!(sh("ctlmgr place graph --dot")?.contains("\"talk-client\" -- \"talk-server\""));
+    ensure!(sh("ctlmgr place suggest")?.contains("talk-client"));
     // A process in the host's name space on the container's address is no container.
     sh(&format!("busybox wget -q -O /dev/null http://{address}/data || true"))?;
     let outside = json("ctlmgr place graph --json")?;
