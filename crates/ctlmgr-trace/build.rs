@@ -13,6 +13,7 @@ fn main() {
     for (name, text) in libbpf_sys::API_HEADERS {
         std::fs::write(include.join("bpf").join(name), text).expect("OUT_DIR can be written");
     }
+    link_zstd();
     for program in ["disk", "traffic"] {
         let include = include.as_os_str();
         SkeletonBuilder::new()
@@ -29,5 +30,15 @@ fn main() {
             .expect(
                 "clang compiles bpf/*.bpf.c (Debian's clang, libelf-dev and zlib1g-dev are needed)",
             );
+    }
+}
+
+/// For the tests of this crate; see the build script of ctlmgrd.
+fn link_zstd() {
+    println!("cargo::rerun-if-env-changed=LIBBPF_SYS_LIBRARY_PATH");
+    let directories = std::env::var("LIBBPF_SYS_LIBRARY_PATH").unwrap_or_default();
+    let archive = directories.split(':').find_map(|d| std::fs::read(format!("{d}/libelf.a")).ok());
+    if archive.is_some_and(|archive| archive.windows(5).any(|bytes| bytes == b"ZSTD_")) {
+        println!("cargo::rustc-link-arg=-lzstd");
     }
 }

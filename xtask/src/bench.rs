@@ -3,6 +3,7 @@
 mod bomb;
 mod gate;
 mod idle;
+mod place;
 mod report;
 mod scene;
 mod shapes;
@@ -37,6 +38,8 @@ enum Command {
     Starts(starts::Starts),
     /// Whether the character of fio jobs is learned right, traced and from io.stat alone.
     Shapes(shapes::Shapes),
+    /// The planner of placements beside METIS, on this machine.
+    Place,
     /// CPU time of the daemon while many containers rest, beside systemd-oomd's.
     Idle(idle::Idle),
 }
@@ -69,12 +72,16 @@ struct Memory {
 /// Runs `cargo xtask bench`.
 pub fn run(arguments: &Arguments) -> Result<()> {
     fresh::ensure_compiler()?;
+    if matches!(arguments.command, Command::Place) {
+        return place::run();
+    }
     let kit = lab::kit()?;
     match &arguments.command {
         Command::Memory(memory) => run_memory(&kit, memory),
         Command::Bomb(bomb) => bomb::run(&kit, bomb),
         Command::Idle(idle) => idle::run(&kit, idle),
         Command::Gate(gate) => gate::run(&kit, gate),
+        Command::Place => place::run(),
         Command::Shapes(shapes) => shapes::run(&kit, shapes),
         Command::Starts(starts) => starts::run(&kit, starts),
     }

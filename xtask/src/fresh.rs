@@ -17,7 +17,8 @@ const LEAST_QEMU: u32 = 8;
 const COMPILER: [(&str, &str); 4] =
     [("cc", "gcc"), ("make", "make"), ("pkg-config", "pkg-config"), ("clang", "clang")];
 /// What the loader of eBPF programs is linked with, by its header.
-const LIBRARIES: [(&str, &str); 2] = [("gelf.h", "libelf-dev"), ("zlib.h", "zlib1g-dev")];
+const LIBRARIES: [(&str, &str); 3] =
+    [("gelf.h", "libelf-dev"), ("zlib.h", "zlib1g-dev"), ("zstd.h", "libzstd-dev")];
 
 /// Installs what is missing to compile.
 pub fn ensure_compiler() -> Result<()> {
@@ -32,6 +33,11 @@ pub fn ensure_compiler() -> Result<()> {
 pub fn ensure_guest_tools() -> Result<()> {
     ensure_qemu()?;
     install_missing(&GUEST)
+}
+
+/// Installs the reference of `bench place`.
+pub fn ensure_metis() -> Result<()> {
+    install_missing(&[("gpmetis", "metis")])
 }
 
 /// Installs what is missing to build the package.

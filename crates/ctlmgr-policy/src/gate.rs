@@ -347,5 +347,15 @@ pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'sta
     }
 }
 
+/// Whether a start that is over for this reason ([`is_settled`]) was a whole one: not cut off, and not
+/// failed. Only such say how long one like it takes.
+pub fn is_whole(why: &str, has_failed: bool) -> bool {
+    match why {
+        "healthy" | "its disk use is down" => true,
+        "ended" => !has_failed,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 //! Containers are found in the cgroup tree, not here: names, labels and promises only decorate
 //! them. So ctlmgr works while dockerd is down, restarts, or is not there at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,6 +30,8 @@ pub struct Containers {
     pub starts: BTreeMap<String, u32>,
     /// How often each was seen to end.
     pub ends: BTreeMap<String, u32>,
+    /// Those whose last end was a failure.
+    pub failed: BTreeSet<String>,
     /// Version of dockerd while it answers.
     pub version: Option<String>,
     /// Whether dockerd was asked at least once, with whatever success.
@@ -102,6 +104,7 @@ async fn follow(
         // What was removed meanwhile is not told of.
         c.starts.retain(|id, _| c.by_id.contains_key(id));
         c.ends.retain(|id, _| c.by_id.contains_key(id));
+        c.failed.retain(|id| c.by_id.contains_key(id));
     });
     *pause = BACK_OFF.0;
     while let Some(event) = events.next().await {
@@ -143,6 +146,8 @@ async fn handle(
         let id = actor.attributes.and_then(|mut a| a.remove("container")).unwrap_or_default();
         return note_network(docker, publish, &id).await;
     }
+    let code = actor.attributes.as_ref().and_then(|a| a.get("exitCode"));
+    let is_failure = code.is_some_and(|code| code != "0");
     let id = actor.id.unwrap_or_default();
     match event.action.as_deref() {
         Some(action @ ("create" | "start" | "update" | "rename" | "pause" | "unpause")) => {
@@ -167,6 +172,10 @@ async fn handle(
             c.by_id.entry(id).and_modify(|f| f.was_signalled = true);
         }),
         Some("die") => publish.send_modify(|c| {
+            match is_failure {
+                true => c.failed.insert(id.clone()),
+                false => c.failed.remove(&id),
+            };
             c.by_id.entry(id.clone()).and_modify(|f| f.is_healthy = false);
             *c.ends.entry(id).or_default() += 1;
         }),
@@ -174,6 +183,7 @@ async fn handle(
             c.by_id.remove(&id);
             c.starts.remove(&id);
             c.ends.remove(&id);
+            c.failed.remove(&id);
         }),
         _ => {}
     }

@@ -109,7 +109,8 @@ impl Sensor {
                 let activity = read_activity(&dir);
                 if activity.is_populated {
                     let shape = trace.and_then(|trace| shape(&dir, trace));
-                    io.insert(id, Io { shape, ..activity.io });
+                    let disk = activity.io.disk.filter(|disk| !self.is_stacked(*disk));
+                    io.insert(id, Io { shape, disk, ..activity.io });
                 }
             }
         }
@@ -120,6 +121,12 @@ impl Sensor {
             available: read_available(&self.host).ok(),
             cpus: read_cpus(&self.host),
         })
+    }
+
+    /// Whether a device lies on others (device mapper, md): then it may share one with any other.
+    fn is_stacked(&self, disk: Disk) -> bool {
+        let slaves = self.host.path(&format!("sys/dev/block/{disk}/slaves"));
+        std::fs::read_dir(slaves).is_ok_and(|mut entries| entries.next().is_some())
     }
 
     /// The cgroup of a container, by its full id.

@@ -151,10 +151,10 @@ static __always_inline void follow(struct side *side, __u64 from, __u32 bytes)
 	oldest->is_long = 0;
 }
 
-/* Until 5.10 the queue was the first argument. */
+/* Until 5.11, and in the stable kernels of 5.10 until .137, the queue was the first argument. */
 static __always_inline struct request *first_request(__u64 *ctx)
 {
-	return (struct request *)(LINUX_KERNEL_VERSION < ((5 << 16) + (11 << 8)) ? ctx[1] : ctx[0]);
+	return (struct request *)(LINUX_KERNEL_VERSION < ((5 << 16) + (10 << 8) + 137) ? ctx[1] : ctx[0]);
 }
 
 SEC("tp_btf/block_rq_issue")
@@ -181,8 +181,8 @@ int completed(__u64 *ctx)
 	__u64 now = bpf_ktime_get_ns();
 	struct side *side;
 
-	/* A request may complete in parts: the last one counts. */
-	if ((__u32)ctx[2] < BPF_CORE_READ(rq, __data_len) || !began || now < began)
+	/* A request may complete in parts: the last one counts. After a flush it completes again, with nothing. */
+	if (!(__u32)ctx[2] || (__u32)ctx[2] < BPF_CORE_READ(rq, __data_len) || !began || now < began)
 		return 0;
 	side = side_of(rq, 0);
 	if (side)

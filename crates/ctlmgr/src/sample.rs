@@ -8,6 +8,7 @@ use anyhow::anyhow;
 use ctlmgr_api::{Client, ClientError, KeyedProfile, Queue};
 use ctlmgr_model::Mode;
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::docker_cli::docker;
 use crate::{Failure, show, starts};
@@ -55,7 +56,7 @@ struct Sampling<'a> {
     options: &'a [String],
 }
 
-/// Removes the container, however sampling ends.
+/// Removes the container when sampling ends, or is interrupted.
 struct Container(String);
 
 impl Drop for Container {
@@ -85,7 +86,10 @@ impl Sampling<'_> {
         loop {
             let now: Vec<KeyedProfile> = self.get("/v1/profiles")?;
             let is_new = |p: &KeyedProfile| {
-                before.iter().all(|b| b.key != p.key || b.profile.starts < p.profile.starts)
+                let rest = p.key.strip_prefix(image);
+                let is_its = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'));
+                is_its
+                    && before.iter().all(|b| b.key != p.key || b.profile.starts < p.profile.starts)
             };
             let queue: Queue = self.get("/v1/queue")?;
             // Others may start meanwhile; the one that has just left is the last to be learned.
@@ -97,6 +101,22 @@ impl Sampling<'_> {
                 }
             }
             std::thread::park_timeout(EVERY);
+        }
+    }
+
+    /// Waits a little; fails if it is interrupted meanwhile, so that the container is removed.
+    fn pause(&self) -> Result<(), Failure> {
+        let interrupted = self.runtime.block_on(async {
+            let mut terminate = signal(SignalKind::terminate())?;
+            tokio::select! {
+                () = tokio::time::sleep(EVERY) => Ok(false),
+                done = tokio::signal::ctrl_c() => done.map(|()| true),
+                _ = terminate.recv() => Ok(true),
+            }
+        });
+        match interrupted? {
+            true => Err(anyhow!("interrupted").into()),
+            false => Ok(()),
         }
     }
 
@@ -118,7 +138,7 @@ impl Sampling<'_> {
             if is_over {
                 return Ok(());
             }
-            std::thread::park_timeout(EVERY);
+            self.pause()?;
         }
     }
 }

@@ -23,7 +23,7 @@ use ctlmgr_api::{
     StartRequest,
 };
 use ctlmgr_model::{Millis, Mode, PairPenalty, Pressure, Reason, Settings};
-use ctlmgr_policy::gate::{Admission, Ground, Ticket, Traits};
+use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
 use ctlmgr_sense::{Containers, Look, Sensor};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
@@ -305,9 +305,13 @@ impl Gate {
             let Some(Known { key, .. }) = &member.known else { continue };
             let known = self.learned.get(key);
             let slowdown = member.slowdown(known);
-            if let Some(profile) = member.lesson(known) {
+            let has_failed = member.id().is_some_and(|id| self.containers.failed.contains(id));
+            let is_whole = gate::is_whole(why.unwrap_or_default(), has_failed);
+            if let Some(profile) = member.lesson(known, is_whole) {
                 let own = member.traits().character.unwrap_or(profile.character);
-                self.learned.learn_pairs(own, &slowdown);
+                if is_whole {
+                    self.learned.learn_pairs(own, &slowdown);
+                }
                 self.learned.learn(key.clone(), profile);
             }
         }

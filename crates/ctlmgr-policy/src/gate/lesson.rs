@@ -45,10 +45,13 @@ pub fn classify(io: &Io, lasted: Millis) -> Character {
     let shape = io.shape.unwrap_or_default();
     let prevails =
         |part: Bytes| u128::from(part.0) * 100 >= u128::from(moved.0) * u128::from(PREVAILS);
-    let is_sequential = |bytes: Bytes, requests: u64, traced: Requests| match traced.count {
-        0 => bytes.0 / requests.max(1) >= SEQUENTIAL.0,
-        _ => traced.sequential.0 >= traced.bytes.0 / 2,
-    };
+    // What was seen of a small part of it says nothing of the rest. Stacked devices count twice.
+    let is_telling = |bytes: Bytes, traced: Requests| traced.bytes.0 > bytes.0 / 4;
+    let is_sequential =
+        |bytes: Bytes, requests: u64, traced: Requests| match is_telling(bytes, traced) {
+            false => bytes.0 / requests.max(1) >= SEQUENTIAL.0,
+            true => traced.sequential.0 >= traced.bytes.0 / 2,
+        };
     match () {
         () if prevails(io.read) => match is_sequential(io.read, io.reads, shape.read) {
             true => Character::SequentialRead,

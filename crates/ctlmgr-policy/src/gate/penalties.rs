@@ -12,6 +12,8 @@ const MOST: u64 = 400;
 const FADES: u64 = 60 * 86_400;
 /// Each start that is seen counts for one part in so many.
 const MEMORY: u64 = 4;
+/// Shorter starts say nothing: they are looked at once a second.
+const LEAST_ALONE: Millis = Millis(4000);
 /// Company for less than this part of a start says nothing of it, in per cent.
 const LEAST_COMPANY_PCT: u64 = 30;
 
@@ -66,7 +68,8 @@ impl Penalties {
     pub fn learn(&mut self, own: Character, start: &Slowdown, unix: u64) -> Vec<PairPenalty> {
         let together: u64 = start.company.values().map(|t| t.0).sum();
         let is_telling = together.saturating_mul(100) >= start.lasted.0 * LEAST_COMPANY_PCT;
-        if start.alone == Millis(0) || together == 0 || !is_telling {
+        let uses_disk = !matches!(own, Character::Cpu | Character::Quiet);
+        if start.alone < LEAST_ALONE || together == 0 || !is_telling || !uses_disk {
             return Vec::new();
         }
         let more = start.lasted.since(start.alone).0.saturating_mul(100) / start.alone.0;
@@ -117,7 +120,7 @@ mod tests {
         let mut penalties = Penalties::default();
         assert_eq!(penalties.between(SequentialRead, RandomRead), 200);
         for _ in 0..30 {
-            penalties.learn(RandomRead, &start(1000, 1000, &[(SequentialRead, 1000)]), NOW);
+            penalties.learn(RandomRead, &start(9000, 9000, &[(SequentialRead, 9000)]), NOW);
         }
         assert!(penalties.between(RandomRead, SequentialRead) < 10);
         assert!(penalties.at(NOW + FADES / 2).between(RandomRead, SequentialRead) > 90);
@@ -128,7 +131,7 @@ mod tests {
     fn one_that_takes_twice_as_long_costs_one() {
         let mut penalties = Penalties::default();
         for _ in 0..40 {
-            penalties.learn(RandomRead, &start(2000, 1000, &[(SequentialWrite, 2000)]), NOW);
+            penalties.learn(RandomRead, &start(20_000, 10_000, &[(SequentialWrite, 20_000)]), NOW);
         }
         assert!((95..=100).contains(&penalties.between(SequentialWrite, RandomRead)));
     }
@@ -137,9 +140,10 @@ mod tests {
     fn starts_alone_or_of_unknown_length_teach_nothing() {
         let mut penalties = Penalties::default();
         for told in [
-            start(1000, 0, &[(RandomRead, 1000)]),
-            start(1000, 500, &[]),
-            start(1000, 500, &[(RandomRead, 100)]),
+            start(9000, 0, &[(RandomRead, 9000)]),
+            start(9000, 5000, &[]),
+            start(2000, 1000, &[(RandomRead, 2000)]),
+            start(9000, 5000, &[(RandomRead, 900)]),
         ] {
             assert_eq!(penalties.learn(SequentialRead, &told, NOW), []);
         }
@@ -174,11 +178,11 @@ mod tests {
 
         #[test]
         fn who_is_slowed_down_more_never_makes_a_pair_cheaper(
-            lasted in 1000u64..100_000, more in 0u64..100_000,
+            lasted in 5000u64..100_000, more in 0u64..100_000,
         ) {
             let after = |lasted: u64| {
                 let mut penalties = Penalties::default();
-                penalties.learn(RandomRead, &start(lasted, 1000, &[(SequentialRead, lasted)]), NOW);
+                penalties.learn(RandomRead, &start(lasted, 5000, &[(SequentialRead, lasted)]), NOW);
                 penalties.between(RandomRead, SequentialRead)
             };
             prop_assert!(after(lasted + more) >= after(lasted));

@@ -133,6 +133,18 @@ fn a_start_is_over_when_healthy_or_quiet_or_gone_or_too_long() {
 }
 
 #[test]
+fn only_whole_starts_say_how_long_they_take() {
+    let settled = |progress: Progress| is_settled(&settings(), &progress).unwrap();
+    let ended = settled(Progress { has_ended: true, ..Progress::default() });
+    assert!(is_whole(ended, false) && !is_whole(ended, true));
+    assert!(is_whole(settled(Progress { is_healthy: true, ..Progress::default() }), false));
+    let quiet = Progress { quiet_for: Some(Millis(1_000_000)), ..Progress::default() };
+    assert!(is_whole(settled(quiet), false));
+    let late = Progress { lasted: Millis(1_000_000), ..Progress::default() };
+    assert!(!is_whole(settled(late), false));
+}
+
+#[test]
 fn characters_follow_direction_and_size() {
     let of = |read: u64, reads, written: u64, writes, cpu_usec| {
         let (read, written) = (Bytes::mib(read), Bytes::mib(written));

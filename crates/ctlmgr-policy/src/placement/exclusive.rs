@@ -7,6 +7,9 @@ use super::problem::{Contradiction, Graph, Problem};
 
 /// Choices that are tried.
 const MOST: usize = 24;
+/// Among more domains than this only a few are looked at for each.
+const LARGE: usize = 64;
+const FEW: usize = 2;
 
 /// Where those go that search does not move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +55,9 @@ fn with(graph: &Graph, fixed: &Fixed, unit: usize) -> Vec<Fixed> {
     let (u, taken) = (&graph.units[unit], |d: usize| fixed.at.iter().any(|(_, at)| *at == d));
     let mut free: Vec<usize> = (0..graph.limits.len()).filter(|d| !taken(*d)).collect();
     free.sort_by_key(|d| ((u.load - graph.limits[*d]).max(0), u.current != Some(*d), *d));
+    if graph.limits.len() > LARGE {
+        free.truncate(FEW);
+    }
     let mut seen = Vec::new();
     free.retain(|d| {
         let look = looks(graph, fixed, *d);
@@ -68,17 +74,16 @@ fn with(graph: &Graph, fixed: &Fixed, unit: usize) -> Vec<Fixed> {
     free.into_iter().map(closed).collect()
 }
 
-/// What tells a domain from another: who is there now, its limit, and how far the others are.
+/// What tells a domain from another: who is there now, its limit, how far each of those is that have a
+/// place already, and how far the free ones are.
 fn looks(graph: &Graph, fixed: &Fixed, domain: usize) -> (Option<usize>, i64, Vec<i64>, Vec<i64>) {
     let is_home = graph.units.iter().any(|u| u.current == Some(domain));
-    let far = |is_taken: bool| {
-        let those =
-            (0..graph.limits.len()).filter(|d| fixed.at.iter().any(|(_, at)| at == d) == is_taken);
-        let mut far: Vec<i64> = those.map(|d| graph.distance[domain][d]).collect();
-        far.sort_unstable();
-        far
-    };
-    (is_home.then_some(domain), graph.limits[domain], far(true), far(false))
+    let far = |d: usize| graph.distance[domain][d];
+    let taken = fixed.at.iter().map(|(_, at)| far(*at)).collect();
+    let is_free = |d: &usize| fixed.at.iter().all(|(_, at)| at != d);
+    let mut free: Vec<i64> = (0..graph.limits.len()).filter(is_free).map(far).collect();
+    free.sort_unstable();
+    (is_home.then_some(domain), graph.limits[domain], taken, free)
 }
 
 fn too_exclusive(problem: &Problem, graph: &Graph, unit: usize) -> Contradiction {

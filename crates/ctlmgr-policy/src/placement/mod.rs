@@ -68,6 +68,9 @@ pub fn place(problem: &Problem, work: &mut Work<'_>) -> Result<Placement, Contra
         if best.as_ref().is_none_or(|(score, _)| found.0 < *score) {
             best = Some(found);
         }
+        if work.is_over() {
+            break;
+        }
     }
     let (_, at) = best.unwrap_or_default();
     let mut layout = Layout::new(&graph, vec![false; graph.limits.len()]);

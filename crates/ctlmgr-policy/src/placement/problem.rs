@@ -1,5 +1,7 @@
 //! What is to be placed where.
 
+use std::collections::BTreeMap;
+
 /// Processors that share a last-level cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
@@ -129,12 +131,20 @@ impl Problem {
         Ok(())
     }
 
-    /// On how many domains a workload lies: as few as hold it.
+    /// Units that the workloads are divided into.
+    pub fn units(&self) -> usize {
+        self.workloads.iter().map(|w| self.width(w)).sum()
+    }
+
+    /// On how many domains a workload lies: as few as hold it within their limits.
     fn width(&self, w: &Workload) -> usize {
         if w.is_pinned {
             return w.current.len();
         }
-        let widest = w.widest.clamp(1, self.domains.len());
+        let others =
+            self.workloads.iter().filter(|o| o.is_exclusive && !std::ptr::eq(*o, w)).count();
+        let open = self.domains.len().saturating_sub(others).max(1);
+        let widest = w.widest.clamp(1, open);
         let mut limits = self.limits.clone();
         limits.sort_unstable_by(|a, b| b.cmp(a));
         let holds =
@@ -161,28 +171,36 @@ impl Problem {
                 });
             }
         }
-        let mut edges = vec![Vec::new(); units.len()];
+        let mut weights: BTreeMap<(usize, usize), i64> = BTreeMap::new();
         for (a, b, bytes) in self.edges.iter().filter(|(a, b, bytes)| a != b && *bytes > 0) {
             let each = bytes * scale / (as_i64(widths[*a]) * as_i64(widths[*b]));
             for i in first[*a]..first[*a] + widths[*a] {
                 for k in first[*b]..first[*b] + widths[*b] {
-                    join(&mut edges, i, k, each);
+                    *weights.entry((i.min(k), i.max(k))).or_default() += each;
                 }
             }
         }
-        self.tie_parts(&units, &mut edges);
-        let move_price = self.move_price.saturating_mul(scale);
+        let mut edges = vec![Vec::new(); units.len()];
+        for ((a, b), weight) in weights {
+            edges[a].push((b, weight));
+            edges[b].push((a, weight));
+        }
+        Problem::tie_parts(&units, &mut edges);
+        // All of them together fit.
+        let most = i64::MAX / 8 / as_i64(units.len()).max(1);
+        let move_price = self.move_price.saturating_mul(scale).min(most);
         let (distance, limits) = (self.distance.clone(), self.limits.clone());
         Graph { units, edges, distance, limits, move_price }
     }
 
     /// Parts of one workload are nearer to each other than to anybody else.
-    fn tie_parts(&self, units: &[Unit], edges: &mut [Vec<(usize, i64)>]) {
+    fn tie_parts(units: &[Unit], edges: &mut [Vec<(usize, i64)>]) {
+        let all: Vec<i64> = edges.iter().map(|e| e.iter().map(|(_, w)| *w).sum()).collect();
         for unit in 0..units.len() {
             let (_, last) = units[unit].siblings;
-            let all: i64 = edges[unit].iter().map(|(_, w)| *w).sum();
             for other in unit + 1..=last {
-                join(edges, unit, other, all + 1);
+                edges[unit].push((other, all[unit] + 1));
+                edges[other].push((unit, all[unit] + 1));
             }
         }
     }
@@ -190,16 +208,6 @@ impl Problem {
 
 fn as_i64(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// Adds an edge, or to one that is there.
-fn join(edges: &mut [Vec<(usize, i64)>], a: usize, b: usize, weight: i64) {
-    for (from, to) in [(a, b), (b, a)] {
-        match edges[from].iter_mut().find(|(n, _)| *n == to) {
-            Some((_, sum)) => *sum += weight,
-            None => edges[from].push((to, weight)),
-        }
-    }
 }
 
 impl Graph {

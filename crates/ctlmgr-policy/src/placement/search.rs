@@ -21,6 +21,12 @@ const PART: u64 = 12;
 const CYCLE: usize = 2000;
 const CYCLE_PER_UNIT: usize = 0;
 const SLACK_PERMILLE: i64 = 100;
+/// Beyond this the slack grows no more: products fit.
+const MOST_COST: i64 = i64::MAX / 1_000_000;
+/// Units that are looked at between two looks at the clock.
+const LOOK_AT_CLOCK: usize = 64;
+/// More domains than this are not exchanged as a whole: that takes their number to the third power.
+const MOST_EXCHANGED: usize = 128;
 /// Units that are moved together, at most.
 const LARGEST_CLUSTER: usize = 7;
 /// Domains that a unit looks for a partner to swap with.
@@ -74,7 +80,7 @@ impl<'a> Search<'a> {
             if start == 0 && !has_homes {
                 continue;
             }
-            self.begin(start);
+            self.begin(start, work);
             kept.push((self.layout.score(), self.layout.at().to_vec()));
             if work.is_over() || self.is_perfect() {
                 break;
@@ -101,7 +107,7 @@ impl<'a> Search<'a> {
     }
 
     /// A first layout, settled: where everybody is (0), or clusters of one kind or another.
-    fn begin(&mut self, start: usize) {
+    fn begin(&mut self, start: usize, work: &Work<'_>) {
         self.layout = Layout::new(self.graph, self.fixed.closed.clone());
         for (unit, domain) in self.fixed.at.clone() {
             self.layout.place(unit, domain);
@@ -126,12 +132,14 @@ impl<'a> Search<'a> {
         let domains: Vec<usize> = (0..self.graph.limits.len()).collect();
         cluster::fill(&mut self.layout, (&units, &domains), flavour, &mut self.sequence);
         (0..self.graph.units.len()).for_each(|u| self.ask(u));
-        self.settle();
-        for (unit, domain) in exchange::settle(&self.layout) {
-            self.shift(unit, domain);
-            self.ask(unit);
+        self.settle(work);
+        if self.graph.limits.len() <= MOST_EXCHANGED {
+            for (unit, domain) in exchange::settle(&self.layout) {
+                self.shift(unit, domain);
+                self.ask(unit);
+            }
+            self.settle(work);
         }
-        self.settle();
         self.offer();
     }
 
@@ -169,9 +177,16 @@ impl<'a> Search<'a> {
     }
 
     /// Moves and swaps around those that are asked, until none helps.
-    fn settle(&mut self) {
+    fn settle(&mut self, work: &Work<'_>) {
+        let mut looked = 0_usize;
         while let Some(unit) = self.queue.pop_front() {
             self.is_queued[unit] = false;
+            looked += 1;
+            // What is left is worse than it could be, and a layout all the same.
+            if looked.is_multiple_of(LOOK_AT_CLOCK) && work.is_over() {
+                self.queue.drain(..).for_each(|unit| self.is_queued[unit] = false);
+                return;
+            }
             if let Some(domain) = self.better_domain(unit) {
                 self.shift_and_ask(unit, domain);
             } else if let Some(other) = self.better_swap(unit) {
@@ -225,14 +240,14 @@ impl<'a> Search<'a> {
             }
             let best = self.best.as_ref().map_or(self.layout.score(), |(score, _)| *score);
             let left = as_i64(cycle - round % cycle) * 1000 / as_i64(cycle);
-            let slack = best.cost / 1000 * left / 1000 * SLACK_PERMILLE;
+            let slack = best.cost.min(MOST_COST) * left / 1000 * SLACK_PERMILLE / 1000;
             let before = self.layout.score();
             self.log.clear();
             match self.sequence.below(3) {
                 0 => self.kick(),
                 _ => self.mix(),
             }
-            self.settle();
+            self.settle(work);
             let now = self.layout.score();
             let bar = Score { cost: before.cost.max(best.cost + slack), ..before };
             match now <= bar {

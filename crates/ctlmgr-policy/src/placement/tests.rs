@@ -115,6 +115,48 @@ fn exclusive_ones_are_alone_even_if_others_suffer() {
 }
 
 #[test]
+fn exclusive_ones_are_near_those_that_they_talk_to() {
+    let mut problem = problem(&[100, 100, 10], &[(1, 2, 1000)], 4);
+    problem.limits = vec![600; 4];
+    for (w, home) in problem.workloads.iter_mut().zip([0, 2]) {
+        (w.current, w.is_pinned) = (vec![home], true);
+    }
+    problem.workloads[2].is_exclusive = true;
+    assert_eq!(run(&problem, 50).domains[2], [3]);
+}
+
+#[test]
+fn one_that_takes_the_whole_machine_is_divided_and_nothing_overflows() {
+    let mut problem = problem(&[20_000, 10], &[(0, 1, 1_000_000_000)], 32);
+    problem.limits = vec![700; 32];
+    problem.workloads[0].widest = 32;
+    problem.move_price = i64::MAX / 2;
+    let found = run(&problem, 200);
+    assert_eq!((found.domains[0].len(), found.overload), (29, 0));
+}
+
+#[test]
+fn a_price_of_moves_beyond_all_bounds_is_only_large() {
+    let mut problem = problem(&[100; 40], &[], 4);
+    problem.workloads.iter_mut().for_each(|w| w.current = vec![0]);
+    problem.move_price = i64::MAX;
+    let found = run(&problem, 200);
+    assert_eq!(found.overload, 0, "what does not fit moves at any price");
+    assert_eq!(found.load.iter().filter(|l| **l > 0).count(), 4);
+}
+
+#[test]
+fn without_time_there_is_a_placement_all_the_same() {
+    let loads: Vec<i64> = (1..400).collect();
+    let edges: Vec<_> = (1..399).map(|w| (w - 1, w, 10)).collect();
+    let mut problem = problem(&loads, &edges, 200);
+    problem.workloads.iter_mut().step_by(7).for_each(|w| w.is_exclusive = true);
+    let found =
+        place(&problem, &mut Work::new(u64::MAX, &|| Some(ctlmgr_model::Millis(0)))).unwrap();
+    assert!(found.domains.iter().all(|d| d.len() == 1));
+}
+
+#[test]
 fn contradictions_are_named() {
     let error = |problem: &Problem| place(problem, &mut Work::new(0, &|| None)).unwrap_err();
     let mut all = problem(&[10, 10, 10], &[], 2);

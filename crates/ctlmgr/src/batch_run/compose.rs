@@ -124,7 +124,7 @@ fn names(project: &Project, service: &str) -> Vec<String> {
 /// Makes the containers of the project where they are not there.
 pub(super) fn create(file: &Path) -> Result<(), Failure> {
     let name = file.to_string_lossy();
-    docker(&["compose", "-f", &name, "create"])
+    docker(&["compose", "-f", &name, "create", "--no-recreate"])
         .with_context(|| format!("failed to make the containers of {name}"))?;
     Ok(())
 }

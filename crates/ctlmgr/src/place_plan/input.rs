@@ -135,6 +135,8 @@ pub(super) struct Case {
 /// More than this is refused: a table over workloads and domains is kept.
 const MOST_WORKLOADS: usize = 20_000;
 const MOST_DOMAINS: usize = 1024;
+/// The table has so many cells at most, of 8 bytes each.
+const MOST_CELLS: usize = 30_000_000;
 /// Sums of costs stay below this.
 const MOST_COST: f64 = 1e15;
 
@@ -153,7 +155,7 @@ impl Case {
                 .map(|d| Domain { cpus: integer(d.cpus * unit) })
                 .collect(),
             limits: (0..input.domains.len())
-                .map(|d| integer((input.limit(d) * unit).floor()))
+                .map(|d| integer((input.limit(d) * unit + 1e-3).floor()))
                 .collect(),
             ..Problem::default()
         };
@@ -166,6 +168,11 @@ impl Case {
                 widest: w.max_domains,
             });
         }
+        let cells = problem.units().saturating_mul(input.domains.len());
+        ensure!(
+            cells <= MOST_CELLS,
+            "workloads, each as wide as it is, times domains are {cells}, and {MOST_CELLS} are the most"
+        );
         add_costs(input, &names, &mut problem)?;
         Ok(Case { problem })
     }

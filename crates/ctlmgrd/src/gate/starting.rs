@@ -28,8 +28,12 @@ pub(super) struct Member {
     has_begun: bool,
     /// How often it had ended when it began.
     ends_before: u32,
-    /// For how long others of each character started beside it, all of them together.
+    /// For how long others of each character started beside it, all of them together; and the same since
+    /// it was quiet, which is part of its start only if it gets busy again.
     company: BTreeMap<Character, Millis>,
+    company_while_quiet: BTreeMap<Character, Millis>,
+    /// Whether one started beside it that nobody knows.
+    was_beside_unknown: bool,
 }
 
 /// Who was let go has begun within this time, or does not start at all.
@@ -57,6 +61,8 @@ impl Member {
             has_begun: false,
             ends_before: 0,
             company: BTreeMap::new(),
+            company_while_quiet: BTreeMap::new(),
+            was_beside_unknown: false,
         };
         Member { ends_before: member.ends(containers), ..member }
     }
@@ -66,6 +72,8 @@ impl Member {
         (self.has_begun, self.since, self.absent_since) = (true, now, now);
         (self.last, self.quiet_since) = (None, None);
         self.company.clear();
+        self.company_while_quiet.clear();
+        self.was_beside_unknown = false;
         self.ends_before = self.ends(containers);
     }
 
@@ -97,14 +105,19 @@ impl Member {
         self.absent_since = now;
         if let Some((before, at)) = self.last {
             let passed = Millis(millis(now.duration_since(at)));
-            self.keep_company(beside, passed);
             let moved = io.since(before).moved();
             let steady = self.known.as_ref().map_or(Bytes::ZERO, |k| k.steady_per_sec);
             self.steady_per_sec = gate::per_sec(moved, passed);
             match gate::is_quiet(moved, passed, steady) {
                 true => self.quiet_since = self.quiet_since.or(Some(at)),
-                false => self.quiet_since = None,
+                false => {
+                    self.quiet_since = None;
+                    for (character, time) in std::mem::take(&mut self.company_while_quiet) {
+                        self.company.entry(character).or_default().0 += time.0;
+                    }
+                }
             }
+            self.keep_company(beside, passed);
         }
         self.last = Some((io, now));
     }
@@ -134,9 +147,14 @@ impl Member {
     fn keep_company(&mut self, beside: &[Traits], passed: Millis) {
         let own = self.traits();
         let uses_disk = |c: &Character| !matches!(c, Character::Cpu | Character::Quiet);
-        let near = beside.iter().filter(|other| !own.is_apart(other)).filter_map(|o| o.character);
-        for character in near.filter(uses_disk) {
-            self.company.entry(character).or_default().0 += passed.0;
+        let near = || beside.iter().filter(|other| !own.is_apart(other)).map(|o| o.character);
+        self.was_beside_unknown |= near().any(|character| character.is_none());
+        let company = match self.quiet_since {
+            Some(_) => &mut self.company_while_quiet,
+            None => &mut self.company,
+        };
+        for character in near().flatten().filter(uses_disk) {
+            company.entry(character).or_default().0 += passed.0;
         }
     }
 
@@ -148,22 +166,24 @@ impl Member {
         Some(Millis(millis(end.duration_since(self.since)).max(1000)))
     }
 
-    /// What its start teaches of those like it.
-    pub fn lesson(&self, known: Option<&Profile>) -> Option<Profile> {
+    /// What its start teaches of those like it; how long it takes alone only if it `is_whole`, not cut off
+    /// or failed.
+    pub fn lesson(&self, known: Option<&Profile>, is_whole: bool) -> Option<Profile> {
         let (io, _) = self.last?;
         let lasted = self.lasted()?;
         let mut profile = gate::learn(known, io, lasted, self.steady_per_sec);
-        if self.company.is_empty() {
+        if is_whole && self.company.is_empty() && !self.was_beside_unknown {
             gate::learn_alone(&mut profile, lasted);
         }
         Some(profile)
     }
 
-    /// What its start teaches of its company.
+    /// What its start teaches of its company; nothing if somebody was there whom nobody knows.
     pub fn slowdown(&self, known: Option<&Profile>) -> Slowdown {
+        let alone = known.and_then(|p| p.alone).filter(|_| !self.was_beside_unknown);
         Slowdown {
             lasted: self.lasted().unwrap_or_default(),
-            alone: known.and_then(|p| p.alone).unwrap_or_default(),
+            alone: alone.unwrap_or_default(),
             company: self.company.clone(),
         }
     }
@@ -202,7 +222,6 @@ mod tests {
             of(Character::SequentialRead, 0),
             of(Character::SequentialWrite, 16),
             of(Character::Cpu, 0),
-            Traits::default(),
         ];
         for second in 1..=4 {
             let io = Io { read: Bytes::mib(second * 50), reads: second * 50, ..Io::default() };
@@ -212,7 +231,22 @@ mod tests {
         let told = member.slowdown(None);
         assert_eq!((told.lasted, told.alone), (Millis(4000), Millis(0)));
         // Two of them, from the first look to the last.
-        assert_eq!(told.company, BTreeMap::from([(Character::SequentialRead, Millis(6000))]));
-        assert_eq!(member.lesson(None).unwrap().alone, None);
+        let company = BTreeMap::from([(Character::SequentialRead, Millis(6000))]);
+        assert_eq!(told.company, company);
+        let learned = member.lesson(None, true).unwrap();
+        assert_eq!(learned.alone, None);
+        let known = Profile { alone: Some(Millis(3000)), ..learned };
+        assert_eq!(member.slowdown(Some(&known)).alone, Millis(3000));
+        // It is quiet at the end: that is not part of its start, and neither is who is there then.
+        let look = |mib: u64| {
+            let io = Io { read: Bytes::mib(mib), ..Io::default() };
+            Look { io: [(id.clone(), io)].into_iter().collect(), ..Look::default() }
+        };
+        member.follow(&look(200), &beside, began + Duration::from_secs(5));
+        assert_eq!(member.slowdown(None).company, company);
+        // Beside one that nobody knows nothing is learned of company.
+        member.follow(&look(300), &[Traits::default()], began + Duration::from_secs(6));
+        assert_eq!(member.slowdown(Some(&known)).alone, Millis(0));
+        assert_eq!(member.lesson(None, true).unwrap().alone, None);
     }
 }

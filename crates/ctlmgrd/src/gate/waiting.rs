@@ -37,7 +37,8 @@ impl Known {
         let workload = Workload::unstarted(facts.clone());
         let entitlement = entitlement(settings, &workload);
         let key = key(&workload, facts);
-        let profile = learned.get(&key);
+        // Of a service that was never seen its image may have been, by sampling.
+        let profile = learned.get(&key).or_else(|| learned.get(&image_key(&workload, facts)));
         let stated = workload.label("ctlmgr.batch.class").and_then(|text| text.parse().ok());
         let after = workload.label("ctlmgr.batch.after").unwrap_or_default();
         let names = after.split(',').map(str::trim).filter(|name| !name.is_empty());
@@ -59,13 +60,17 @@ impl Known {
 /// else the name.
 fn key(workload: &Workload, facts: &ContainerFacts) -> String {
     let service = workload.label("com.docker.compose.service");
-    match (workload.project(), service, &facts.image) {
-        (Some(project), Some(service), _) => format!("{project}/{service}"),
-        (_, _, Some(image)) => match &facts.command {
-            // Commands are long, and hold what need not be shown.
-            Some(command) => format!("{image}#{:08x}", fingerprint(command)),
-            None => image.clone(),
-        },
+    match (workload.project(), service) {
+        (Some(project), Some(service)) => format!("{project}/{service}"),
+        _ => image_key(workload, facts),
+    }
+}
+
+fn image_key(workload: &Workload, facts: &ContainerFacts) -> String {
+    match (&facts.image, &facts.command) {
+        // Commands are long, and hold what need not be shown.
+        (Some(image), Some(command)) => format!("{image}#{:08x}", fingerprint(command)),
+        (Some(image), None) => image.clone(),
         _ => workload.name.0.clone(),
     }
 }
