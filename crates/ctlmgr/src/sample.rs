@@ -127,7 +127,7 @@ impl Sampling<'_> {
             let passed = began.elapsed();
             let state = docker(&["inspect", "--format", "{{.State.Running}}", name])?;
             let is_over = passed >= self.limit || state.trim() != "true";
-            let (passed, limit) = (passed.as_secs(), self.limit.as_secs());
+            let (passed, limit) = (passed.min(self.limit).as_secs(), self.limit.as_secs());
             let text = format!("sampling {image}: {passed} of {limit} s");
             match is_terminal {
                 true => print!("\r{text}{}", if is_over { "\n" } else { "" }),
