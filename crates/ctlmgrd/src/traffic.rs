@@ -154,6 +154,8 @@ impl Totals {
             match of_address.get(&peer.to_canonical()) {
                 // To itself, by its own address.
                 Some(to) if *to == from => {}
+                // Of IPv4 the program leaves it out.
+                None if peer.is_loopback() => {}
                 Some(to) => {
                     let pair = (from.min(to).clone(), from.max(to).clone());
                     *totals.pairs.entry(pair).or_default() += bytes;
@@ -291,6 +293,7 @@ mod tests {
             (CgroupId(10), to(2), 9999),
             (CgroupId(10), IpAddr::from([8, 8, 8, 8]), 70),
             (CgroupId(99), to(2), 5),
+            (CgroupId(10), "::1".parse().unwrap(), 33),
         ];
         let totals = Totals::new(sent, &members, &containers);
         let mut rates = Rates::default();
