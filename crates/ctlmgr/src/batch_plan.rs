@@ -12,7 +12,7 @@ use ctlmgr_policy::batching::{Batches, Infeasible, Kind, Problem, Solver, Work, 
 use serde::{Deserialize, Serialize};
 
 use self::penalties::Penalties;
-use crate::memory_plan::read;
+use crate::input::{parse, read};
 use crate::scale::{Scale, integer, natural};
 use crate::{Failure, print_json, show};
 
@@ -118,10 +118,7 @@ pub(crate) fn batches(text: &str) -> Result<Vec<Vec<String>>, anyhow::Error> {
 
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
     let started = Instant::now();
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let input: Input =
-        serde_path_to_error::deserialize(&mut reader).context("failed to understand the input")?;
-    reader.end().context("failed to understand what follows the input")?;
+    let input: Input = parse(text)?;
     let case = Case::new(&input)?;
     let passed = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let left = || rounds.is_none().then(|| Millis(input.time_limit_ms.saturating_sub(passed())));

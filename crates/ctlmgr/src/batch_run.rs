@@ -13,7 +13,7 @@ use ctlmgr_api::{Client, Queue};
 use ctlmgr_model::Mode;
 
 use crate::docker_cli::docker;
-use crate::memory_plan::read;
+use crate::input::read;
 use crate::{Failure, batch_plan, show};
 
 /// Between two looks at the queue.

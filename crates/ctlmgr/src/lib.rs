@@ -11,6 +11,7 @@ mod daemon;
 mod docker;
 mod docker_cli;
 mod graph;
+mod input;
 mod memory_plan;
 mod offline;
 mod penalties;

@@ -1,6 +1,5 @@
 //! `ctlmgr memory plan FILE`: the share computation alone.
 
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
@@ -8,6 +7,7 @@ use ctlmgr_model::{Bytes, Weight};
 use ctlmgr_policy::share::{Claim, Division, divide};
 use serde::Deserialize;
 
+use crate::input::read;
 use crate::{Failure, print_json, show};
 
 #[derive(Debug, Deserialize)]
@@ -58,15 +58,6 @@ pub(crate) fn run(file: &Path, json: bool) -> Result<u8, Failure> {
         show::division(&division);
     }
     Ok(0)
-}
-
-pub(crate) fn read(file: &Path) -> Result<String, anyhow::Error> {
-    if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("failed to read standard input")?;
-        return Ok(text);
-    }
-    std::fs::read_to_string(file).with_context(|| format!("failed to read {}", file.display()))
 }
 
 fn plan(text: &str) -> Result<Division, anyhow::Error> {

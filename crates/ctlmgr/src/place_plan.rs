@@ -6,13 +6,13 @@ mod output;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use ctlmgr_model::Millis;
 use ctlmgr_policy::placement::{Contradiction, Work, place};
 
 use self::input::{Case, Input};
 use self::output::Output;
-use crate::memory_plan::read;
+use crate::input::{parse, read};
 use crate::{Failure, print_json, show};
 
 /// Runs the command; with `rounds` the clock is not looked at.
@@ -59,10 +59,7 @@ pub(crate) fn assignment(
 
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
     let started = Instant::now();
-    let mut reader = serde_json::Deserializer::from_str(text);
-    let input: Input =
-        serde_path_to_error::deserialize(&mut reader).context("failed to understand the input")?;
-    reader.end().context("failed to understand what follows the input")?;
+    let input: Input = parse(text)?;
     let case = Case::new(&input)?;
     let passed = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     // The rest is for what comes after the search.

@@ -11,7 +11,7 @@ use ctlmgr_api::Client;
 use ctlmgr_policy::replay::{Event, Replay, replay};
 use serde::Deserialize;
 
-use crate::{Failure, memory_plan, print_json, show};
+use crate::{Failure, input, print_json, show};
 
 /// How often the daemon is asked for what is new.
 const EVERY: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(crate) async fn record(client: &Client, file: &Path, seconds: u64) -> Result
 
 /// Decides again what `file` holds.
 pub(crate) fn again(file: &Path, json: bool) -> Result<u8, Failure> {
-    let text = memory_plan::read(file).map_err(Failure::bad_input)?;
+    let text = input::read(file).map_err(Failure::bad_input)?;
     let events = parse(&text).map_err(Failure::bad_input)?;
     let result = replay(&events);
     if json {
