@@ -19,6 +19,9 @@ _ctlmgr() {
             ctlmgr,batch)
                 cmd="ctlmgr__subcmd__batch"
                 ;;
+            ctlmgr,bench)
+                cmd="ctlmgr__subcmd__bench"
+                ;;
             ctlmgr,config)
                 cmd="ctlmgr__subcmd__config"
                 ;;
@@ -106,6 +109,18 @@ _ctlmgr() {
             ctlmgr__subcmd__batch__subcmd__help,sample)
                 cmd="ctlmgr__subcmd__batch__subcmd__help__subcmd__sample"
                 ;;
+            ctlmgr__subcmd__bench,help)
+                cmd="ctlmgr__subcmd__bench__subcmd__help"
+                ;;
+            ctlmgr__subcmd__bench,l3)
+                cmd="ctlmgr__subcmd__bench__subcmd__l3"
+                ;;
+            ctlmgr__subcmd__bench__subcmd__help,help)
+                cmd="ctlmgr__subcmd__bench__subcmd__help__subcmd__help"
+                ;;
+            ctlmgr__subcmd__bench__subcmd__help,l3)
+                cmd="ctlmgr__subcmd__bench__subcmd__help__subcmd__l3"
+                ;;
             ctlmgr__subcmd__config,check)
                 cmd="ctlmgr__subcmd__config__subcmd__check"
                 ;;
@@ -150,6 +165,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__help,batch)
                 cmd="ctlmgr__subcmd__help__subcmd__batch"
+                ;;
+            ctlmgr__subcmd__help,bench)
+                cmd="ctlmgr__subcmd__help__subcmd__bench"
                 ;;
             ctlmgr__subcmd__help,config)
                 cmd="ctlmgr__subcmd__help__subcmd__config"
@@ -220,6 +238,9 @@ _ctlmgr() {
             ctlmgr__subcmd__help__subcmd__batch,sample)
                 cmd="ctlmgr__subcmd__help__subcmd__batch__subcmd__sample"
                 ;;
+            ctlmgr__subcmd__help__subcmd__bench,l3)
+                cmd="ctlmgr__subcmd__help__subcmd__bench__subcmd__l3"
+                ;;
             ctlmgr__subcmd__help__subcmd__config,check)
                 cmd="ctlmgr__subcmd__help__subcmd__config__subcmd__check"
                 ;;
@@ -246,6 +267,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__help__subcmd__place,plan)
                 cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__help__subcmd__place,show)
+                cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__show"
                 ;;
             ctlmgr__subcmd__help__subcmd__place,suggest)
                 cmd="ctlmgr__subcmd__help__subcmd__place__subcmd__suggest"
@@ -307,6 +331,9 @@ _ctlmgr() {
             ctlmgr__subcmd__place,plan)
                 cmd="ctlmgr__subcmd__place__subcmd__plan"
                 ;;
+            ctlmgr__subcmd__place,show)
+                cmd="ctlmgr__subcmd__place__subcmd__show"
+                ;;
             ctlmgr__subcmd__place,suggest)
                 cmd="ctlmgr__subcmd__place__subcmd__suggest"
                 ;;
@@ -318,6 +345,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__place__subcmd__help,plan)
                 cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__plan"
+                ;;
+            ctlmgr__subcmd__place__subcmd__help,show)
+                cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__show"
                 ;;
             ctlmgr__subcmd__place__subcmd__help,suggest)
                 cmd="ctlmgr__subcmd__place__subcmd__help__subcmd__suggest"
@@ -401,7 +431,7 @@ _ctlmgr() {
 
     case "${cmd}" in
         ctlmgr)
-            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology place help"
+            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology bench place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -597,6 +627,84 @@ _ctlmgr() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__bench)
+            opts="-h --json --socket --help l3 help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__bench__subcmd__help)
+            opts="l3 help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__bench__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__bench__subcmd__help__subcmd__l3)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__bench__subcmd__l3)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -901,7 +1009,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help)
-            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology place help"
+            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology bench place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -971,6 +1079,34 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__batch__subcmd__sample)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__bench)
+            opts="l3"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__bench__subcmd__l3)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1181,7 +1317,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__place)
-            opts="graph suggest plan"
+            opts="show graph suggest plan"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1209,6 +1345,20 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__place__subcmd__plan)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__place__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1652,7 +1802,7 @@ _ctlmgr() {
             fi
             case "${prev}" in
                 --job)
-                    COMPREPLY=($(compgen -W "memory starts" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "memory starts place" -- "${cur}"))
                     return 0
                     ;;
                 --socket)
@@ -1667,7 +1817,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__place)
-            opts="-h --json --socket --help graph suggest plan help"
+            opts="-h --json --socket --help show graph suggest plan help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1685,12 +1835,16 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__place__subcmd__graph)
-            opts="-h --dot --json --socket --help"
+            opts="-h --dot --svg --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --svg)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1703,7 +1857,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__place__subcmd__help)
-            opts="graph suggest plan help"
+            opts="show graph suggest plan help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1758,6 +1912,20 @@ _ctlmgr() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        ctlmgr__subcmd__place__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         ctlmgr__subcmd__place__subcmd__help__subcmd__suggest)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -1783,6 +1951,24 @@ _ctlmgr() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__place__subcmd__show)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -4,6 +4,7 @@ mod bomb;
 mod gate;
 mod idle;
 mod place;
+mod placement;
 mod report;
 mod scene;
 mod shapes;
@@ -40,6 +41,8 @@ enum Command {
     Shapes(shapes::Shapes),
     /// The planner of placements beside METIS, on this machine.
     Place,
+    /// Services that talk, on a machine with four last-level caches: counted, placed, measured.
+    Placement(placement::Placement),
     /// CPU time of the daemon while many containers rest, beside systemd-oomd's.
     Idle(idle::Idle),
 }
@@ -82,6 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Command::Idle(idle) => idle::run(&kit, idle),
         Command::Gate(gate) => gate::run(&kit, gate),
         Command::Place => place::run(),
+        Command::Placement(placement) => placement::run(&kit, placement),
         Command::Shapes(shapes) => shapes::run(&kit, shapes),
         Command::Starts(starts) => starts::run(&kit, starts),
     }

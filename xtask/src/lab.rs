@@ -27,6 +27,7 @@ pub fn kit() -> Result<Kit> {
     let sources = [
         (package.as_path(), "ctlmgr.deb"),
         (&hog, "hog"),
+        (&hog.with_file_name("talk"), "talk"),
         (Path::new("xtask/guest/lib.sh"), "lib.sh"),
         (Path::new("xtask/guest/demo.sh"), "demo.sh"),
         (Path::new("xtask/guest/bench-memory.sh"), "bench-memory.sh"),
@@ -35,6 +36,7 @@ pub fn kit() -> Result<Kit> {
         (Path::new("xtask/guest/bench-starts.sh"), "bench-starts.sh"),
         (Path::new("xtask/guest/bench-gate.sh"), "bench-gate.sh"),
         (Path::new("xtask/guest/bench-shapes.sh"), "bench-shapes.sh"),
+        (Path::new("xtask/guest/bench-placement.sh"), "bench-placement.sh"),
     ];
     for (from, name) in sources {
         let to = directory.path().join(name);
@@ -56,24 +58,17 @@ impl Kit {
     }
 }
 
-/// The load generator as one static file, so that its container needs nothing else.
+/// The load generator as one static file, so that its container needs nothing else; beside it is
+/// `talk`, the small service.
 pub fn hog() -> Result<PathBuf> {
     let host = sh::output(&mut sh::command(&["rustc", "-vV"]))?;
     let host =
         host.lines().find_map(|l| l.strip_prefix("host: ")).context("rustc names no host")?;
-    let build = [
-        "rustc",
-        "--quiet",
-        "--release",
-        "--locked",
-        "--package",
-        "hog",
-        "--bin",
-        "hog",
-        "--target",
-        host,
-    ];
-    sh::run(sh::cargo(&build).args(["--", "-C", "target-feature=+crt-static"]))?;
+    let build = ["rustc", "--quiet", "--release", "--locked", "--package", "hog", "--target", host];
+    for program in ["hog", "talk"] {
+        let arguments = ["--bin", program, "--", "-C", "target-feature=+crt-static"];
+        sh::run(sh::cargo(&build).args(arguments))?;
+    }
     Ok(dist::target().join(host).join("release/hog"))
 }
 
@@ -110,9 +105,18 @@ impl Record {
 
 /// Runs a script of the kit in a fresh guest.
 pub fn run(kit: &Kit, script: &str, within: Duration) -> Result<Record> {
+    run_in_shape(kit, script, within, &vm::Shape::default())
+}
+
+/// The same, on a machine of another shape.
+pub fn run_in_shape(
+    kit: &Kit,
+    script: &str,
+    within: Duration,
+    shape: &vm::Shape,
+) -> Result<Record> {
     fresh::ensure_guest_tools()?;
-    let machine = vm::restore(&vm::Shape::default(), kit.files())?;
-    run_in(machine, script, within)
+    run_in(vm::restore(shape, kit.files())?, script, within)
 }
 
 /// The same, with a data disk that takes its time.

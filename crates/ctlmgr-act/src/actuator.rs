@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, chain};
-use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob, Outcome, Saved, Undone};
+use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Cpus, Knob, Outcome, Saved, Undone, Value};
 
 use crate::dip::Dip;
 use crate::host_knob;
-use crate::properties::{BESIDE, property};
+use crate::properties::{BESIDE, Property, property};
 use crate::systemd::{UnitError, UnitProperties};
 
 /// A reclaim step stops asking for more after this time; the next plan sees how far it came.
@@ -82,8 +82,9 @@ impl<U: UnitProperties> Actuator<U> {
         let file = |name| read_file(&dir, name).ok().flatten();
         let Some(current) = file("memory.current") else { return false };
         match saved.knob {
-            Knob::MemoryHigh => current >= saved.ours,
-            Knob::CgroupFreeze | Knob::LruGen => false,
+            Knob::MemoryHigh => saved.ours.amount().is_some_and(|ours| current >= ours),
+            // The manager writes values of the same controller only.
+            Knob::CgroupFreeze | Knob::LruGen | Knob::CpusetCpus | Knob::CpusetMems => false,
             Knob::MemoryLow | Knob::MemoryMin => {
                 let is_over = |high| current > high + BESIDE_LIMIT;
                 saved.path.unit().is_some() && file("memory.high").is_some_and(is_over)
@@ -119,7 +120,7 @@ impl<U: UnitProperties> Actuator<U> {
     ///
     /// # Errors
     /// The file is there but cannot be read or understood.
-    pub fn present(&self, saved: &Saved) -> Result<Option<Bytes>, HostError> {
+    pub fn present(&self, saved: &Saved) -> Result<Option<Value>, HostError> {
         if let Some(file) = saved.knob.host_file() {
             return host_knob::present(&self.host, file);
         }
@@ -136,7 +137,7 @@ impl<U: UnitProperties> Actuator<U> {
             return self.on_host(file, saved, host_knob::set).await;
         }
         let Some(dir) = self.open(&saved.path, saved.id)? else { return Ok(Outcome::Vanished) };
-        if !self.write(&dir, saved.knob, saved.ours).await? {
+        if !self.write(&dir, saved.knob, &saved.ours).await? {
             return Ok(Outcome::Vanished);
         }
         Ok(match read(&dir, saved.knob)? {
@@ -147,17 +148,17 @@ impl<U: UnitProperties> Actuator<U> {
     }
 
     /// Writes through the knob's keeper; `false` if the cgroup vanished.
-    async fn write(&self, dir: &CgroupDir, knob: Knob, to: Bytes) -> Result<bool, ActError> {
+    async fn write(&self, dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, ActError> {
         match (dir.cgroup().unit(), property(knob, to)) {
             (Some(unit), Some(target)) => {
                 match self.units.set(unit, &properties(dir, unit, target)?).await {
                     Ok(()) => Ok(true),
                     // The manager does not know the unit (any more), but its cgroup is there.
-                    Err(UnitError::NoSuchUnit(_)) => Ok(dir.write(knob.file(), &file_text(to))?),
+                    Err(UnitError::NoSuchUnit(_)) => Ok(dir.write(knob.file(), &to.file_text())?),
                     Err(error) => Err(error.into()),
                 }
             }
-            _ => Ok(dir.write(knob.file(), &file_text(to))?),
+            _ => Ok(dir.write(knob.file(), &to.file_text())?),
         }
     }
 
@@ -187,27 +188,45 @@ impl<U: UnitProperties> Actuator<U> {
         };
         match read(&dir, saved.knob)? {
             None => return Ok(Undone::Vanished),
-            Some(value) if value != saved.prior && !saved.is_ours(value) => {
-                self.leave(&dir, saved, value).await?;
+            Some(value) if value != saved.prior && !saved.is_ours(&value) => {
+                self.leave(&dir, saved, &value).await?;
                 return Ok(Undone::LeftToOthers(value));
             }
+            // That it inherits again cannot be written, and need not be: our write never came through.
+            Some(value) if is_inherited(&value) => return Ok(Undone::PutBack),
             Some(_) => {}
         }
-        if !self.write(&dir, saved.knob, saved.prior).await? {
+        let prior = self.writable(saved)?;
+        if !self.write(&dir, saved.knob, &prior).await? {
             return Ok(Undone::Vanished);
         }
         self.drop_trace(saved);
         Ok(match read(&dir, saved.knob)? {
-            Some(value) if value != saved.prior => Undone::LeftToOthers(value),
+            Some(value) if value != prior => Undone::LeftToOthers(value),
             _ => Undone::PutBack,
         })
     }
 
+    /// What to write so that the prior value is in force again. The kernel refuses an empty list while
+    /// a process is there (ENOSPC), and the manager does not write one: all that could be is the same.
+    fn writable(&self, saved: &Saved) -> Result<Value, HostError> {
+        if !is_inherited(&saved.prior) {
+            return Ok(saved.prior.clone());
+        }
+        let file = match saved.knob {
+            Knob::CpusetMems => "sys/devices/system/node/possible",
+            _ => "sys/devices/system/cpu/possible",
+        };
+        let text = self.host.read(file)?.unwrap_or_default();
+        let all = text.parse::<Cpus>().ok().filter(|all| !all.is_empty());
+        all.map(Value::from).ok_or_else(|| HostError::malformed(self.host.path(file), &text))
+    }
+
     /// Another writer's value stays. If it went past the system manager, that still holds ours and
     /// would bring it back at the next reload.
-    async fn leave(&self, dir: &CgroupDir, saved: &Saved, value: Bytes) -> Result<(), ActError> {
+    async fn leave(&self, dir: &CgroupDir, saved: &Saved, value: &Value) -> Result<(), ActError> {
         let set = self.set_to(&saved.path, saved.knob);
-        if set.is_some_and(|set| saved.is_ours(set)) {
+        if set.is_some_and(|set| saved.is_ours(&set)) {
             self.write(dir, saved.knob, value).await?;
             self.drop_trace(saved);
         }
@@ -217,7 +236,7 @@ impl<U: UnitProperties> Actuator<U> {
     /// Takes our value out of a unit that has no cgroup now, or it would be back with the next.
     async fn forget_in_unit(&self, saved: &Saved) -> Result<(), ActError> {
         let unit = saved.path.unit().filter(|_| outlives_cgroup(&saved.path));
-        let (Some(unit), Some(prior)) = (unit, property(saved.knob, saved.prior)) else {
+        let (Some(unit), Some(prior)) = (unit, property(saved.knob, &saved.prior)) else {
             return Ok(());
         };
         match self.units.set(unit, &[prior]).await {
@@ -231,23 +250,25 @@ impl<U: UnitProperties> Actuator<U> {
     /// Whether the unit has a run-time setting that is somebody's own: it says what was there
     /// before us, not what we last wrote.
     pub fn has_setting(&self, saved: &Saved) -> bool {
-        self.set_to(&saved.path, saved.knob) == Some(saved.prior)
+        self.set_to(&saved.path, saved.knob).as_ref() == Some(&saved.prior)
     }
 
     /// What the run-time setting of the unit says, if it has one.
-    fn set_to(&self, path: &CgroupPath, knob: Knob) -> Option<Bytes> {
+    fn set_to(&self, path: &CgroupPath, knob: Knob) -> Option<Value> {
         let text = std::fs::read_to_string(self.setting(path, knob)?).ok()?;
-        let (name, _) = property(knob, Bytes::ZERO)?;
-        let value = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('='))?;
+        let (name, _) = property(knob, &Bytes::ZERO.into())?;
+        // Before a list there is a line that empties it.
+        let value = text.lines().rev().find_map(|l| l.strip_prefix(name)?.strip_prefix('='))?;
         match value.trim() {
-            "infinity" => Some(Bytes(u64::MAX)),
-            number => number.parse().ok().map(Bytes),
+            list if knob.is_list() => Some(list.replace(' ', ",").parse::<Cpus>().ok()?.into()),
+            "infinity" => Some(Bytes(u64::MAX).into()),
+            number => number.parse().ok().map(|number| Bytes(number).into()),
         }
     }
 
     /// Where the system manager keeps a run-time setting of this property.
     fn setting(&self, path: &CgroupPath, knob: Knob) -> Option<PathBuf> {
-        let (name, _) = property(knob, Bytes::ZERO)?;
+        let (name, _) = property(knob, &Bytes::ZERO.into())?;
         let file = format!("run/systemd/system.control/{}.d/50-{name}.conf", path.unit()?);
         Some(self.host.path(&file))
     }
@@ -265,15 +286,14 @@ impl<U: UnitProperties> Actuator<U> {
 
 /// The property to set; for a scope also what is there beside it, so that the manager, which
 /// writes all of them, changes no other.
-fn properties(
-    dir: &CgroupDir,
-    unit: &str,
-    target: (&'static str, u64),
-) -> Result<Vec<(&'static str, u64)>, ActError> {
+fn properties(dir: &CgroupDir, unit: &str, target: Property) -> Result<Vec<Property>, ActError> {
+    let is_of_memory = target.0.starts_with("Memory");
     let mut all = vec![target];
-    if unit.ends_with(".scope") {
-        for (file, name) in BESIDE.into_iter().filter(|(_, name)| *name != target.0) {
-            all.extend(read_file(dir, file)?.map(|value| (name, value.0)));
+    if is_of_memory && unit.ends_with(".scope") {
+        for (file, name) in
+            BESIDE.into_iter().filter(|(_, name)| *name != all[0].0).collect::<Vec<_>>()
+        {
+            all.extend(read_file(dir, file)?.map(|value| (name, value.into())));
         }
     }
     Ok(all)
@@ -305,13 +325,20 @@ fn is_partial(error: &HostError) -> bool {
     matches!(source.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::Interrupted)
 }
 
-pub(crate) fn file_text(value: Bytes) -> String {
-    if value.0 == u64::MAX { "max".to_owned() } else { value.0.to_string() }
+/// Whether a list says nothing: that of the parent is in force.
+fn is_inherited(value: &Value) -> bool {
+    value.list().is_some_and(Cpus::is_empty)
 }
 
 /// Reads a knob back.
-fn read(dir: &CgroupDir, knob: Knob) -> Result<Option<Bytes>, HostError> {
-    read_file(dir, knob.file())
+fn read(dir: &CgroupDir, knob: Knob) -> Result<Option<Value>, HostError> {
+    if !knob.is_list() {
+        return Ok(read_file(dir, knob.file())?.map(Value::from));
+    }
+    let Some(text) = dir.read(knob.file())? else { return Ok(None) };
+    let list = text.parse::<Cpus>();
+    list.map(|list| Some(list.into()))
+        .map_err(|_| HostError::malformed(dir.file(knob.file()), &text))
 }
 
 pub(crate) fn read_file(dir: &CgroupDir, file: &str) -> Result<Option<Bytes>, HostError> {

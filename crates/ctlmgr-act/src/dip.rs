@@ -9,7 +9,7 @@
 use ctlmgr_host::{CgroupDir, HostError};
 use ctlmgr_model::{Bytes, Knob, Saved};
 
-use crate::actuator::{file_text, read_file};
+use crate::actuator::read_file;
 
 /// One such write, planned.
 #[derive(Debug)]
@@ -32,14 +32,14 @@ impl Dip {
             return Ok(None);
         }
         // By value, not by id: a unit keeps our limit while its cgroup goes and comes.
-        let known = known.filter(|k| k.is_ours(high));
+        let known = known.filter(|k| k.is_ours(&high.into()));
         let saved = Saved {
             path: dir.cgroup().clone(),
             id: dir.id(),
             knob: Knob::MemoryHigh,
-            prior: known.map_or(high, |k| k.prior),
-            ours,
-            before: high,
+            prior: known.map_or(high.into(), |k| k.prior.clone()),
+            ours: ours.into(),
+            before: high.into(),
             had_setting: known.is_some_and(|k| k.had_setting),
         };
         Ok(Some(Dip { dir, saved }))
@@ -58,10 +58,10 @@ impl Dip {
     pub fn take(&self) -> Result<Bytes, HostError> {
         let file = |name| read_file(&self.dir, name).map(Option::unwrap_or_default);
         let before = file("memory.current")?;
-        let written = self.dir.write("memory.high", &file_text(self.saved.ours));
+        let written = self.dir.write("memory.high", &self.saved.ours.file_text());
         // Whoever wrote in those seconds keeps the last word.
-        if file("memory.high")? == self.saved.ours {
-            self.dir.write("memory.high", &file_text(self.saved.before))?;
+        if self.saved.ours == file("memory.high")? {
+            self.dir.write("memory.high", &self.saved.before.file_text())?;
         }
         written?;
         Ok(before - file("memory.current")?)

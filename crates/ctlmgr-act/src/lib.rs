@@ -13,6 +13,6 @@ mod systemd;
 
 pub use actuator::{Actuator, RECLAIM_TIME};
 pub use dip::Dip;
-pub use properties::property;
+pub use properties::{Property, property};
 pub use stop::Stopper;
 pub use systemd::{SystemdBus, UnitError, UnitProperties};

@@ -1,10 +1,13 @@
 //! Knob → unit property, without a bus (systemd: org.freedesktop.systemd1(5), resource-control(5)).
 
-use ctlmgr_model::{Bytes, Knob};
+use ctlmgr_model::{Knob, Value};
+
+/// Name and value of a unit property.
+pub type Property = (&'static str, Value);
 
 /// Name and value of the unit property behind a knob; `None` if the system manager has none. Values
-/// are bytes; `u64::MAX` is infinity on both sides.
-pub fn property(knob: Knob, value: Bytes) -> Option<(&'static str, u64)> {
+/// are bytes, where `u64::MAX` is infinity on both sides, or lists.
+pub fn property(knob: Knob, value: &Value) -> Option<Property> {
     let name = match knob {
         Knob::MemoryLow => "MemoryLow",
         Knob::MemoryMin => "MemoryMin",
@@ -12,8 +15,10 @@ pub fn property(knob: Knob, value: Bytes) -> Option<(&'static str, u64)> {
         // The manager freezes by a call of its own, and does not touch what others freeze; and it
         // has no setting for page aging.
         Knob::CgroupFreeze | Knob::LruGen => return None,
+        Knob::CpusetCpus => "AllowedCPUs",
+        Knob::CpusetMems => "AllowedMemoryNodes",
     };
-    Some((name, value.0))
+    Some((name, value.clone()))
 }
 
 /// Values of the memory controller that the system manager writes again whenever it sets one of

@@ -4,11 +4,14 @@ use std::future::Future;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use ctlmgr_model::{Bytes, Cpus, Value};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use tracing::debug;
 use zbus::Connection;
 use zbus::Variant;
+
+use crate::properties::Property;
 
 /// Why a unit property could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +64,7 @@ pub trait UnitProperties: Send + Sync + 'static {
     fn set(
         &self,
         unit: &str,
-        properties: &[(&'static str, u64)],
+        properties: &[Property],
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 }
 
@@ -102,14 +105,14 @@ impl SystemdBus {
         &self,
         known: Option<Connection>,
         unit: &str,
-        properties: &[(&'static str, u64)],
+        properties: &[Property],
     ) -> zbus::Result<()> {
         let connection = match known {
             Some(connection) => connection,
             None => Connection::system().await?,
         };
         let properties: Vec<_> =
-            properties.iter().map(|&(name, value)| (name, Variant::from(value))).collect();
+            properties.iter().map(|(name, value)| (*name, variant(value))).collect();
         connection
             .call_method(
                 Some("org.freedesktop.systemd1"),
@@ -138,17 +141,41 @@ fn explain(source: zbus::Error, unit: &str, property: &'static str) -> UnitError
     if is_unknown { UnitError::NoSuchUnit(unit) } else { UnitError::Bus { unit, property, source } }
 }
 
+/// Numbers as they are; lists as bits, the lowest processor in the lowest bit of the first byte.
+fn variant(value: &Value) -> Variant<'static> {
+    match value {
+        Value::Amount(Bytes(number)) => Variant::from(*number),
+        Value::List(list) => Variant::from(bits(list)),
+    }
+}
+
+fn bits(list: &Cpus) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in list.iter() {
+        // u32 fits into usize here.
+        let at = number as usize / 8;
+        bytes.resize(bytes.len().max(at + 1), 0);
+        bytes[at] |= 1 << (number % 8);
+    }
+    bytes
+}
+
+/// As `systemctl` takes it.
+fn assignment((name, value): &Property) -> String {
+    match value {
+        Value::Amount(Bytes(u64::MAX)) => format!("{name}=infinity"),
+        Value::Amount(Bytes(number)) => format!("{name}={number}"),
+        Value::List(list) => format!("{name}={list}"),
+    }
+}
+
 /// The property that errors name.
-fn first(properties: &[(&'static str, u64)]) -> &'static str {
+fn first(properties: &[Property]) -> &'static str {
     properties.first().map_or("nothing", |(name, _)| name)
 }
 
 /// Past the bus.
-async fn by_command(unit: &str, properties: &[(&'static str, u64)]) -> Result<(), UnitError> {
-    let assignment = |&(name, value): &(&str, u64)| match value {
-        u64::MAX => format!("{name}=infinity"),
-        value => format!("{name}={value}"),
-    };
+async fn by_command(unit: &str, properties: &[Property]) -> Result<(), UnitError> {
     let output = Command::new(SYSTEMCTL)
         .args(["set-property", "--runtime", "--", unit])
         .args(properties.iter().map(assignment))
@@ -172,7 +199,7 @@ async fn by_command(unit: &str, properties: &[(&'static str, u64)]) -> Result<()
 }
 
 impl UnitProperties for SystemdBus {
-    async fn set(&self, unit: &str, properties: &[(&'static str, u64)]) -> Result<(), UnitError> {
+    async fn set(&self, unit: &str, properties: &[Property]) -> Result<(), UnitError> {
         let name = first(properties);
         for way in self.ways().await {
             match tokio::time::timeout(TIMEOUT, self.over_bus(way, unit, properties)).await {
@@ -190,5 +217,19 @@ impl UnitProperties for SystemdBus {
         tokio::time::timeout(TIMEOUT, by_command(unit, properties))
             .await
             .unwrap_or_else(|_| Err(UnitError::Timeout { unit: unit.to_owned(), property: name }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_bits_to_the_bus_and_ranges_to_the_command() {
+        let list: Cpus = "0-1,9,16".parse().unwrap();
+        assert_eq!(bits(&list), [0b11, 0b10, 1]);
+        assert!(bits(&Cpus::default()).is_empty());
+        assert_eq!(assignment(&("AllowedCPUs", list.into())), "AllowedCPUs=0-1,9,16");
+        assert_eq!(assignment(&("MemoryLow", Bytes(u64::MAX).into())), "MemoryLow=infinity");
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ctlmgr_act::{Actuator, UnitError, UnitProperties};
+use ctlmgr_act::{Actuator, Property, UnitError, UnitProperties};
 use ctlmgr_host::Host;
 use ctlmgr_model::*;
 use ctlmgr_testkit::FakeHost;
@@ -12,7 +12,7 @@ use ctlmgr_testkit::FakeHost;
 const SCOPE: &str = "a.slice/x.scope";
 
 /// Unit, property, value.
-type Call = (String, &'static str, u64);
+type Call = (String, &'static str, Value);
 
 /// A system manager that writes what it is told to one cgroup's files.
 #[derive(Clone)]
@@ -32,9 +32,9 @@ enum Fault {
 }
 
 impl UnitProperties for FakeSystemd {
-    async fn set(&self, unit: &str, all: &[(&'static str, u64)]) -> Result<(), UnitError> {
-        let property = all[0];
-        self.calls.lock().unwrap().push((unit.to_owned(), property.0, property.1));
+    async fn set(&self, unit: &str, all: &[Property]) -> Result<(), UnitError> {
+        let property = all[0].clone();
+        self.calls.lock().unwrap().push((unit.to_owned(), property.0, property.1.clone()));
         match self.fault {
             Some(Fault::NoSuchUnit) => return Err(UnitError::NoSuchUnit(unit.to_owned())),
             Some(Fault::Timeout) => {
@@ -44,11 +44,16 @@ impl UnitProperties for FakeSystemd {
             None => {}
         }
         let path = if unit == "x.scope" { SCOPE } else { "a.slice" };
-        let file = if property.0 == "MemoryLow" { "memory.low" } else { "memory.min" };
-        self.host.write(&format!("sys/fs/cgroup/{path}/{file}"), &format!("{}\n", property.1));
+        let file = match property.0 {
+            "MemoryLow" => "memory.low",
+            "AllowedCPUs" => "cpuset.cpus",
+            _ => "memory.min",
+        };
+        let text = format!("{}\n", property.1.file_text());
+        self.host.write(&format!("sys/fs/cgroup/{path}/{file}"), &text);
         // Like the real one: what it was not told about swap, it takes for no limit.
-        let swap = all.iter().find(|(name, _)| *name == "MemorySwapMax").map(|(_, value)| *value);
-        let swap = swap.filter(|v| *v != u64::MAX).map_or("max".to_owned(), |v| v.to_string());
+        let swap = all.iter().find(|(name, _)| *name == "MemorySwapMax");
+        let swap = swap.map_or("max".to_owned(), |(_, value)| value.file_text());
         self.host.write(&format!("sys/fs/cgroup/{path}/memory.swap.max"), &swap);
         Ok(())
     }
@@ -84,9 +89,9 @@ impl World {
             path: CgroupPath::new(path),
             id: self.id(path),
             knob: Knob::MemoryLow,
-            prior: Bytes(4096),
-            ours: Bytes(ours),
-            before: Bytes(4096),
+            prior: Bytes(4096).into(),
+            ours: Bytes(ours).into(),
+            before: Bytes(4096).into(),
             had_setting: false,
         }
     }
@@ -101,7 +106,10 @@ async fn units_go_through_the_manager_and_files_do_not() {
     let w = world(None);
     assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done);
     assert_eq!(w.set("docker/abc", 8192).await, Outcome::Done);
-    assert_eq!(*w.systemd.calls.lock().unwrap(), [("x.scope".to_owned(), "MemoryLow", 8192)]);
+    assert_eq!(
+        *w.systemd.calls.lock().unwrap(),
+        [("x.scope".to_owned(), "MemoryLow", Bytes(8192).into())]
+    );
     assert_eq!(w.host.read("sys/fs/cgroup/docker/abc/memory.low"), "8192");
 }
 
@@ -131,7 +139,7 @@ async fn faults_of_the_manager_become_outcomes() {
     let w = world(Some(Fault::NoSuchUnit));
     assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done, "by its file");
     let w = world(Some(Fault::Ignores));
-    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Overridden(Bytes(4096)));
+    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Overridden(Bytes(4096).into()));
     let w = world(Some(Fault::Timeout));
     let Outcome::Failed(text) = w.set(SCOPE, 8192).await else { panic!("a timeout is a failure") };
     assert!(text.contains("MemoryLow of x.scope"), "{text}");
@@ -143,13 +151,13 @@ async fn a_limit_that_use_has_passed_meanwhile_is_overtaken() {
     let w = world(None);
     let lower = |ours| Saved {
         knob: Knob::MemoryHigh,
-        prior: Bytes(u64::MAX),
-        before: Bytes(u64::MAX),
+        prior: Bytes(u64::MAX).into(),
+        before: Bytes(u64::MAX).into(),
         ..w.saved(SCOPE, ours)
     };
     assert!(w.actuator.is_overtaken(&lower(9 << 20)));
     assert!(!w.actuator.is_overtaken(&lower(11 << 20)));
-    let released = Saved { before: Bytes(8 << 20), ..lower(u64::MAX) };
+    let released = Saved { before: Bytes(8 << 20).into(), ..lower(u64::MAX) };
     assert!(!w.actuator.is_overtaken(&released), "to let go is always right");
     assert!(!w.actuator.is_overtaken(&w.saved(SCOPE, 8192)), "protection may lie below use");
     w.host.write(&format!("sys/fs/cgroup/{SCOPE}/memory.high"), "2097152\n");
@@ -164,8 +172,8 @@ async fn freezing_goes_past_the_manager() {
     w.host.write(&file, "0\n");
     let saved = Saved {
         knob: Knob::CgroupFreeze,
-        prior: Bytes::ZERO,
-        before: Bytes::ZERO,
+        prior: Bytes::ZERO.into(),
+        before: Bytes::ZERO.into(),
         ..w.saved(SCOPE, Knob::STILL.0)
     };
     assert_eq!(w.actuator.set(&saved).await, Outcome::Done);
@@ -193,7 +201,7 @@ async fn undo_puts_back_only_what_is_still_ours() {
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert_eq!(w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low")), "4096");
     w.host.write(&format!("sys/fs/cgroup/{SCOPE}/memory.low"), "12288\n");
-    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(12288)));
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(12288).into()));
     std::fs::remove_dir_all(w.host.root().join(format!("sys/fs/cgroup/{SCOPE}"))).unwrap();
     assert_eq!(w.actuator.put_back(&saved).await, Undone::Vanished);
 }
@@ -203,7 +211,7 @@ async fn undo_puts_back_only_what_is_still_ours() {
 async fn undo_knows_the_value_before_an_interrupted_write() {
     let w = world(None);
     w.set(SCOPE, 8192).await;
-    let saved = Saved { before: Bytes(8192), ..w.saved(SCOPE, 16384) };
+    let saved = Saved { before: Bytes(8192).into(), ..w.saved(SCOPE, 16384) };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
 }
 
@@ -213,11 +221,11 @@ async fn undo_leaves_no_drop_in_behind_but_the_users_own() {
     let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
     w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
     w.set("a.slice", 8192).await;
-    let saved = Saved { prior: Bytes::ZERO, ..w.saved("a.slice", 8192) };
+    let saved = Saved { prior: Bytes::ZERO.into(), ..w.saved("a.slice", 8192) };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert!(!w.host.root().join("run/systemd/system.control/a.slice.d").exists());
     w.host.write(drop_in, "[Slice]\nMemoryLow=4096\n");
-    let saved = Saved { prior: Bytes(4096), ..saved };
+    let saved = Saved { prior: Bytes(4096).into(), ..saved };
     assert!(w.actuator.has_setting(&saved));
     w.set("a.slice", 8192).await;
     let saved = Saved { had_setting: true, ..saved };
@@ -235,9 +243,9 @@ async fn undo_takes_ours_out_of_the_manager_where_another_wrote_the_file() {
     w.host.write("sys/fs/cgroup/a.slice/memory.low", "12288\n");
     let saved = w.saved("a.slice", 8192);
     assert!(!w.actuator.has_setting(&saved), "that setting is ours");
-    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(12288)));
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(12288).into()));
     assert_eq!(w.host.read("sys/fs/cgroup/a.slice/memory.low"), "12288");
-    assert_eq!(w.systemd.calls.lock().unwrap().last().unwrap().2, 12288);
+    assert_eq!(w.systemd.calls.lock().unwrap().last().unwrap().2, Value::from(Bytes(12288)));
     assert!(!w.host.root().join(drop_in).exists());
 }
 
@@ -245,12 +253,15 @@ async fn undo_takes_ours_out_of_the_manager_where_another_wrote_the_file() {
 #[tokio::test]
 async fn undo_reaches_the_unit_of_a_slice_that_is_gone() {
     let w = world(None);
-    let saved = Saved { prior: Bytes::ZERO, ..w.saved("a.slice", 8192) };
+    let saved = Saved { prior: Bytes::ZERO.into(), ..w.saved("a.slice", 8192) };
     let drop_in = "run/systemd/system.control/a.slice.d/50-MemoryLow.conf";
     w.host.write(drop_in, "[Slice]\nMemoryLow=8192\n");
     std::fs::remove_dir_all(w.host.root().join("sys/fs/cgroup/a.slice")).unwrap();
     assert_eq!(w.actuator.put_back(&saved).await, Undone::Vanished);
-    assert_eq!(*w.systemd.calls.lock().unwrap(), [("a.slice".to_owned(), "MemoryLow", 0)]);
+    assert_eq!(
+        *w.systemd.calls.lock().unwrap(),
+        [("a.slice".to_owned(), "MemoryLow", Bytes::ZERO.into())]
+    );
     assert!(!w.host.root().join(drop_in).exists());
 }
 
@@ -270,18 +281,18 @@ async fn without_memory_reclaim_a_limit_dips_for_one_write() {
     w.host.write(&high, "max\n");
     let dip = actuator.dip(target, Bytes::mib(2), None).unwrap().unwrap();
     let saved = dip.saved().clone();
-    assert_eq!((saved.prior, saved.ours), (Bytes(u64::MAX), Bytes::mib(8)));
+    assert!(saved.prior == Bytes(u64::MAX) && saved.ours == Bytes::mib(8), "{saved:?}");
     assert_eq!(dip.take().unwrap(), Bytes::ZERO, "use of a fake never falls");
     assert_eq!(w.host.read(&high), "max");
     // Killed in the midst of it.
-    w.host.write(&high, &saved.ours.0.to_string());
+    w.host.write(&high, &saved.ours.file_text());
     assert_eq!(actuator.put_back(&saved).await, Undone::PutBack);
     assert_eq!(w.host.read(&high), "max");
     // A limit of ours from before: undo must know what was there before both.
-    let known = Saved { ours: Bytes::mib(9), before: Bytes(u64::MAX), ..saved };
-    w.host.write(&high, &known.ours.0.to_string());
+    let known = Saved { ours: Bytes::mib(9).into(), before: Bytes(u64::MAX).into(), ..saved };
+    w.host.write(&high, &known.ours.file_text());
     let dip = actuator.dip(target, Bytes::mib(2), Some(&known)).unwrap().unwrap();
-    assert_eq!((dip.saved().prior, dip.saved().before), (Bytes(u64::MAX), known.ours));
+    assert!(dip.saved().prior == Bytes(u64::MAX) && dip.saved().before == known.ours);
     // Somebody's limit is lower already.
     w.host.write(&high, &Bytes::mib(1).0.to_string());
     assert!(actuator.dip(target, Bytes::mib(2), None).unwrap().is_none());
@@ -296,18 +307,61 @@ async fn page_aging_is_switched_and_put_back_unless_another_wrote_it() {
         path: CgroupPath::new(""),
         id: CgroupId(0),
         knob: Knob::LruGen,
-        prior: Bytes(7),
-        ours: Bytes::ZERO,
-        before: Bytes(7),
+        prior: Bytes(7).into(),
+        ours: Bytes::ZERO.into(),
+        before: Bytes(7).into(),
         had_setting: false,
     };
-    assert_eq!(w.actuator.present(&saved).unwrap(), Some(Bytes(7)));
+    assert_eq!(w.actuator.present(&saved).unwrap(), Some(Bytes(7).into()));
     assert_eq!(w.actuator.set(&saved).await, Outcome::Done);
     assert_eq!(w.host.read(file), "0");
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
     assert_eq!(w.host.read(file), "7");
     w.host.write(file, "0x0003\n");
-    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(3)));
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(Bytes(3).into()));
     std::fs::remove_file(w.host.root().join(file)).unwrap();
     assert_eq!(w.actuator.set(&saved).await, Outcome::Vanished);
+}
+
+/// cpuset.cpus of the scope, which inherits, about to become `ours`.
+fn pinned(w: &World, ours: &str) -> Saved {
+    let list = |text: &str| Value::from(text.parse::<Cpus>().unwrap());
+    Saved {
+        knob: Knob::CpusetCpus,
+        prior: list(""),
+        ours: list(ours),
+        before: list(""),
+        ..w.saved(SCOPE, 0)
+    }
+}
+
+#[tokio::test]
+async fn a_pin_goes_through_the_manager_and_undo_gives_all_processors_back() {
+    let w = world(None);
+    let file = format!("sys/fs/cgroup/{SCOPE}/cpuset.cpus");
+    w.host.write(&file, "\n");
+    w.host.write("sys/devices/system/cpu/possible", "0-7\n");
+    let saved = pinned(&w, "2-3");
+    assert_eq!(w.actuator.set(&saved).await, Outcome::Done);
+    let call = ("x.scope".to_owned(), "AllowedCPUs", saved.ours.clone());
+    assert_eq!(*w.systemd.calls.lock().unwrap(), [call]);
+    assert_eq!(w.host.read(&file), "2-3");
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert_eq!(w.host.read(&file), "0-7", "no list cannot be written while anybody runs");
+    // Somebody else's list stays.
+    w.host.write(&file, "5\n");
+    let five = "5".parse::<Cpus>().unwrap();
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::LeftToOthers(five.into()));
+    // A write that never came through.
+    w.host.write(&file, "\n");
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert_eq!(w.host.read(&file), "");
+}
+
+#[tokio::test]
+async fn without_a_list_of_all_processors_a_pin_stays_in_the_journal() {
+    let w = world(None);
+    w.host.write(&format!("sys/fs/cgroup/{SCOPE}/cpuset.cpus"), "2-3\n");
+    let undone = w.actuator.put_back(&pinned(&w, "2-3")).await;
+    assert!(matches!(&undone, Undone::Failed(why) if why.contains("cpu/possible")), "{undone:?}");
 }

@@ -7,11 +7,13 @@ mod client;
 mod place;
 mod starts;
 
-use ctlmgr_model::{Bytes, Gap, Mode, Outcome, Percent, Plan, Step, Undone, Verdict};
+use ctlmgr_model::{
+    Bytes, Gap, Mode, Outcome, Percent, PlaceVerdict, Plan, Step, Undone, Value, Verdict,
+};
 use serde::{Deserialize, Serialize};
 
 pub use client::{Client, ClientError};
-pub use place::{Graph, GraphEdge, GraphNode};
+pub use place::{Graph, GraphEdge, GraphNode, PlaceStatus};
 pub use starts::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest, Starting, Waiting,
@@ -29,6 +31,9 @@ pub struct Status {
     pub memory_mode: Mode,
     /// What the starts job may do.
     pub starts_mode: Mode,
+    /// What the placement job may do.
+    #[serde(default)]
+    pub place_mode: Mode,
     /// Seconds since the daemon started.
     pub uptime_secs: u64,
     /// Version of dockerd, while it answers.
@@ -93,6 +98,9 @@ pub struct Why {
     pub verdict: Verdict,
     /// Last decisions about it and its ancestors, newest first.
     pub decisions: Vec<Decision>,
+    /// Where it is to run; absent where placement does not look at it.
+    #[serde(default)]
+    pub place: Option<PlaceVerdict>,
 }
 
 /// One knob that differs from what was there before ctlmgr.
@@ -102,12 +110,12 @@ pub struct Difference {
     pub path: String,
     /// File in it.
     pub knob: String,
-    /// What undo puts back, in bytes.
-    pub prior_bytes: u64,
-    /// What ctlmgr wrote, in bytes.
-    pub ours_bytes: u64,
-    /// What is there now, in bytes; absent if the cgroup is gone.
-    pub present_bytes: Option<u64>,
+    /// What undo puts back: bytes, or a list.
+    pub prior: Value,
+    /// What ctlmgr wrote.
+    pub ours: Value,
+    /// What is there now; absent if the cgroup is gone.
+    pub present: Option<Value>,
 }
 
 /// One line of the answer to `POST /v1/revert`.
@@ -140,6 +148,8 @@ pub enum Job {
     Memory,
     /// Who may start when.
     Starts,
+    /// Who runs on which processors.
+    Place,
 }
 
 /// Body of `PUT /v1/weight`.

@@ -1,6 +1,16 @@
 //! Placement over the API.
 
+use ctlmgr_model::{Mode, PlacePlan};
 use serde::{Deserialize, Serialize};
+
+/// Answer of `GET /v1/place`: who runs where, and why.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PlaceStatus {
+    /// What the placement job may do.
+    pub mode: Mode,
+    /// What was decided last; absent until the first reading, and in mode off.
+    pub plan: Option<PlacePlan>,
+}
 
 /// Answer of `GET /v1/place/graph`: who talks to whom.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

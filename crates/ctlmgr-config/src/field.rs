@@ -133,11 +133,15 @@ impl Field<'_> {
     }
 
     pub fn percent(&self) -> Read<Percent> {
+        self.percent_within(50)
+    }
+
+    pub fn percent_within(&self, most: u8) -> Read<Percent> {
         let text = self.text("a percentage such as \"5%\"")?;
         let number = text.strip_suffix('%').and_then(|n| n.trim().parse::<u8>().ok());
         match number {
-            Some(n @ 0..=50) => Ok(Percent(n)),
-            _ => Err(self.fault(format!("`{text}` is no percentage within 0–50 %"))),
+            Some(n) if n <= most => Ok(Percent(n)),
+            _ => Err(self.fault(format!("`{text}` is no percentage within 0–{most} %"))),
         }
     }
 

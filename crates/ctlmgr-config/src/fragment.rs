@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bytes, ClassName, Controller, CountTraffic, Millis, OnOverride, Origin, PageAging, Settings,
-    StartSettings,
+    Bytes, ClassName, Controller, CountTraffic, Millis, OnOverride, Origin, PageAging,
+    PlaceSettings, Settings, StartSettings,
 };
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -119,18 +119,10 @@ impl Merged {
             self.settings.starts.class_waits.insert(class.to_owned(), wait);
             return Ok(());
         }
-        if key == "place.traffic" {
-            let words = [
-                ("auto", CountTraffic::Auto),
-                ("on", CountTraffic::On),
-                ("off", CountTraffic::Off),
-            ];
-            self.settings.place.traffic = field.one_of("word", &words)?;
-            return Ok(());
-        }
-        match key.starts_with("starts.") {
-            true => set_starts(&mut self.settings.starts, field),
-            false => set(&mut self.settings, field),
+        match key.split_once('.') {
+            Some(("starts", _)) => set_starts(&mut self.settings.starts, field),
+            Some(("place", _)) => set_place(&mut self.settings.place, field),
+            _ => set(&mut self.settings, field),
         }
     }
 
@@ -193,6 +185,27 @@ fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault
         "starts.freeze" => starts.freeze = field.boolean()?,
         "starts.trace" => starts.trace = field.boolean()?,
         _ => starts.memory_full = field.percent()?,
+    }
+    Ok(())
+}
+
+fn set_place(place: &mut PlaceSettings, field: &Field<'_>) -> Result<(), Fault> {
+    let millis = |secs: u64| Millis(secs * 1000);
+    match field.key {
+        "place.mode" => place.mode = field.mode()?,
+        "place.horizon_secs" => place.horizon = millis(field.seconds()?),
+        "place.cool_down_secs" => place.cool_down = millis(field.seconds()?),
+        "place.learn_secs" => place.learn = millis(field.seconds()?),
+        "place.fill" => place.fill = field.percent_within(100)?,
+        "place.memory" => place.memory = field.boolean()?,
+        _ => {
+            let words = [
+                ("auto", CountTraffic::Auto),
+                ("on", CountTraffic::On),
+                ("off", CountTraffic::Off),
+            ];
+            place.traffic = field.one_of("word", &words)?;
+        }
     }
     Ok(())
 }

@@ -242,11 +242,55 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "place",
+        "mode",
+        "\"off\", \"observe\" or \"act\"",
+        "\"observe\"",
+        "What the placement job may do. act pins containers that talk to each other to processors that share a \
+         last-level cache.",
+    ),
+    key(
+        "place",
         "traffic",
         "\"auto\", \"on\" or \"off\"",
         "\"auto\"",
         "Whether the bytes that containers send to each other are counted, by an eBPF program at the topmost \
          cgroup; auto: where the machine has several last-level caches to choose from.",
+    ),
+    key(
+        "place",
+        "horizon_secs",
+        "seconds, 1–86400",
+        "600",
+        "A move to another domain must pay for a cache that is cold after it within this time.",
+    ),
+    key(
+        "place",
+        "cool_down_secs",
+        "seconds, 1–86400",
+        "600",
+        "Who was moved stays where it is for this time, unless it lacks processors.",
+    ),
+    key(
+        "place",
+        "learn_secs",
+        "seconds, 1–86400",
+        "120",
+        "Nobody is pinned who was not watched for so long.",
+    ),
+    key(
+        "place",
+        "fill",
+        "percentage, 0–100 %",
+        "\"70%\"",
+        "Up to this part of its processors a domain may be filled while others are empty; beyond it load \
+         is balanced.",
+    ),
+    key(
+        "place",
+        "memory",
+        "true or false",
+        "false",
+        "Whether memory follows to the NUMA nodes of the domains, which moves what is there already.",
     ),
     key(
         "classes",

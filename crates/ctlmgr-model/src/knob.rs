@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Bytes;
+use crate::{Bytes, Value};
 
 /// A file of a cgroup, or of the host, that ctlmgr may leave a value in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,12 +25,20 @@ pub enum Knob {
     /// lists. Its cgroup is the root.
     #[serde(rename = "lru_gen")]
     LruGen,
+    /// Processors that the workload may run on. Empty is those of the parent.
+    #[serde(rename = "cpuset.cpus")]
+    CpusetCpus,
+    /// Nodes that it may take memory from. Empty is those of the parent.
+    #[serde(rename = "cpuset.mems")]
+    CpusetMems,
 }
 
 impl Knob {
-    /// Every knob of a cgroup that ctlmgr may leave a value in.
+    /// Every knob of a cgroup that the memory job may leave a value in.
     pub const OF_CGROUP: [Knob; 4] =
         [Knob::MemoryLow, Knob::MemoryMin, Knob::MemoryHigh, Knob::CgroupFreeze];
+    /// Every one that the placement job may.
+    pub const OF_PLACE: [Knob; 2] = [Knob::CpusetCpus, Knob::CpusetMems];
     /// Those that protect, and are covered by ancestors.
     pub const PROTECTION: [Knob; 2] = [Knob::MemoryLow, Knob::MemoryMin];
     /// What `cgroup.freeze` holds while processes stand still.
@@ -44,7 +52,14 @@ impl Knob {
             Knob::MemoryHigh => "memory.high",
             Knob::CgroupFreeze => "cgroup.freeze",
             Knob::LruGen => "lru_gen",
+            Knob::CpusetCpus => "cpuset.cpus",
+            Knob::CpusetMems => "cpuset.mems",
         }
+    }
+
+    /// Whether it holds a list; all others hold a number.
+    pub const fn is_list(self) -> bool {
+        matches!(self, Knob::CpusetCpus | Knob::CpusetMems)
     }
 
     /// Path of the file that the host has once; `None` for a file of a cgroup.
@@ -57,20 +72,22 @@ impl Knob {
     }
 
     /// A value of this knob, in words.
-    pub fn words(self, value: Bytes) -> String {
-        match (self, value) {
-            (Knob::CgroupFreeze, Knob::STILL) => "frozen".to_owned(),
+    pub fn words(self, value: impl Into<Value>) -> String {
+        match (self, value.into()) {
+            (Knob::CgroupFreeze, Value::Amount(Knob::STILL)) => "frozen".to_owned(),
             (Knob::CgroupFreeze, _) => "running".to_owned(),
-            (Knob::LruGen, Bytes::ZERO) => "classic lists".to_owned(),
-            (Knob::LruGen, Bytes(mask)) => format!("MGLRU ({mask:#x})"),
-            (_, Bytes(u64::MAX)) => "max".to_owned(),
-            (_, amount) => amount.to_string(),
+            (Knob::LruGen, Value::Amount(Bytes::ZERO)) => "classic lists".to_owned(),
+            (Knob::LruGen, Value::Amount(Bytes(mask))) => format!("MGLRU ({mask:#x})"),
+            (_, Value::Amount(Bytes(u64::MAX))) => "max".to_owned(),
+            (_, Value::List(list)) if list.is_empty() => "all".to_owned(),
+            (_, value) => value.to_string(),
         }
     }
 
     /// The knob with this file name.
     pub fn from_file(name: &str) -> Option<Knob> {
-        Knob::OF_CGROUP.into_iter().chain([Knob::LruGen]).find(|k| k.file() == name)
+        let all = Knob::OF_CGROUP.into_iter().chain(Knob::OF_PLACE).chain([Knob::LruGen]);
+        all.into_iter().find(|k| k.file() == name)
     }
 }
 

@@ -15,12 +15,15 @@ mod settings;
 mod snapshot;
 mod start;
 mod topology;
+mod value;
 mod workload;
 
 pub use disk::{Disk, Io, Requests, SIZES, Shape};
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use knob::Knob;
-pub use place::{CountTraffic, PlaceSettings};
+pub use place::{
+    CountTraffic, CpuUse, PlacePlan, PlaceReading, PlaceSettings, PlaceVerdict, PlaceWish, Tenant,
+};
 pub use plan::{
     Action, Bound, CapacityAccount, Doing, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable,
     Undone, Verdict, VerdictKind,
@@ -34,4 +37,5 @@ pub use settings::{
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
 pub use start::{Character, CharacterError, PairPenalty, Profile, StartSettings};
 pub use topology::{CacheDomain, Cpus, CpusError, Shared, Topology};
+pub use value::Value;
 pub use workload::{ContainerFacts, Source, Workload, WorkloadName};

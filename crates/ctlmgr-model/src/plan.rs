@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, CgroupId, CgroupPath, Knob, Millis, Percent, Weight, WorkloadName};
+use crate::{
+    Bytes, CgroupId, CgroupPath, Cpus, Knob, Millis, Percent, Value, Weight, WorkloadName,
+};
 
 /// One thing to do to one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,26 @@ pub enum Action {
         ours: Bytes,
         /// What others last wrote: it is put back.
         prior: Bytes,
+    },
+    /// Let a workload use some processors, or the memory of some nodes, only.
+    Pin {
+        /// Which file.
+        knob: Knob,
+        /// List read before.
+        from: Cpus,
+        /// What undo puts back: what others last wrote.
+        prior: Cpus,
+        /// List after.
+        to: Cpus,
+    },
+    /// Give a list back: nothing of ours belongs there any more.
+    Unpin {
+        /// Which file.
+        knob: Knob,
+        /// What ctlmgr last wrote; anything else is another writer's and stays.
+        ours: Cpus,
+        /// What others last wrote: it is put back.
+        prior: Cpus,
     },
     /// Ask the kernel to reclaim, at most `chunk` at a time.
     Reclaim {
@@ -72,6 +94,8 @@ pub enum Rung {
     Freeze,
     /// The workload is stopped.
     Kill,
+    /// No rung: it is about which processors run it.
+    Place,
 }
 
 impl fmt::Display for Rung {
@@ -83,6 +107,7 @@ impl fmt::Display for Rung {
             Rung::Throttle => "throttle",
             Rung::Freeze => "freeze",
             Rung::Kill => "kill",
+            Rung::Place => "place",
         })
     }
 }
@@ -116,6 +141,14 @@ impl fmt::Display for Step {
             }
             Action::Release { knob, ours, prior } => {
                 let (ours, prior) = (knob.words(*ours), knob.words(*prior));
+                write!(f, "{} {knob}: {ours} given back, {prior} as before", self.path)
+            }
+            Action::Pin { knob, from, to, .. } => {
+                let (from, to) = (knob.words(from.clone()), knob.words(to.clone()));
+                write!(f, "{} {knob}: {from} -> {to}", self.path)
+            }
+            Action::Unpin { knob, ours, prior } => {
+                let (ours, prior) = (knob.words(ours.clone()), knob.words(prior.clone()));
                 write!(f, "{} {knob}: {ours} given back, {prior} as before", self.path)
             }
             Action::Reclaim { amount, .. } => write!(f, "{} reclaim {amount}", self.path),
@@ -275,7 +308,7 @@ pub enum Outcome {
     /// Not written: use had grown beyond a limit that must not lie below it.
     Overtaken,
     /// Read back something else: another writer.
-    Overridden(Bytes),
+    Overridden(Value),
     /// It failed.
     Failed(String),
 }
@@ -290,11 +323,11 @@ pub struct Saved {
     /// Which knob.
     pub knob: Knob,
     /// What others last wrote: undo puts it back.
-    pub prior: Bytes,
+    pub prior: Value,
     /// What ctlmgr last wrote, or was about to write when it was interrupted.
-    pub ours: Bytes,
+    pub ours: Value,
     /// What was there before that write: still there if the write never came through.
-    pub before: Bytes,
+    pub before: Value,
     /// Whether the unit had a run-time setting of its own (`systemctl set-property --runtime`),
     /// which undo must leave in place; known once the journal has the knob.
     pub had_setting: bool,
@@ -302,8 +335,8 @@ pub struct Saved {
 
 impl Saved {
     /// Whether a value can only be there because of ctlmgr, or because it did nothing yet.
-    pub fn is_ours(&self, value: Bytes) -> bool {
-        value == self.ours || value == self.before
+    pub fn is_ours(&self, value: &Value) -> bool {
+        *value == self.ours || *value == self.before
     }
 }
 
@@ -314,7 +347,7 @@ pub enum Undone {
     /// The prior value is there again.
     PutBack,
     /// Somebody else wrote this value since; it was left alone.
-    LeftToOthers(Bytes),
+    LeftToOthers(Value),
     /// The cgroup is gone, and the value with it.
     Vanished,
     /// It failed; the journal keeps the knob.
@@ -324,9 +357,14 @@ pub enum Undone {
 impl Step {
     /// What the journal must know before this step; `None` if it leaves nothing behind.
     pub fn to_save(&self) -> Option<Saved> {
-        let Action::Set { knob, prior, from, to } = self.action else { return None };
+        let (knob, [prior, ours, before]) = match &self.action {
+            Action::Set { knob, prior, from, to } => (*knob, [*prior, *to, *from].map(Value::from)),
+            Action::Pin { knob, prior, from, to } => {
+                (*knob, [prior, to, from].map(|list| Value::from(list.clone())))
+            }
+            _ => return None,
+        };
         let path = self.path.clone();
-        let had_setting = false;
-        Some(Saved { path, id: self.id, knob, prior, ours: to, before: from, had_setting })
+        Some(Saved { path, id: self.id, knob, prior, ours, before, had_setting: false })
     }
 }

@@ -35,7 +35,8 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
     if is_recent || is_foreign && settings.on_override == OnOverride::Yield {
         return None;
     }
-    let prior = written.filter(|_| !is_foreign).map_or(from, |w| w.saved.prior);
+    let prior =
+        written.filter(|_| !is_foreign).and_then(|w| w.saved.prior.amount()).unwrap_or(from);
     Some(Step {
         path,
         id: ROOT,
@@ -49,7 +50,7 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
 pub(crate) fn is_foreign(state: &State, snapshot: &Snapshot) -> bool {
     let written = state.written.get(&(CgroupPath::new(""), Knob::LruGen));
     let present = snapshot.host.lru_gen.map(|mask| Bytes(u64::from(mask)));
-    written.zip(present).is_some_and(|(w, present)| !w.saved.is_ours(present))
+    written.zip(present).is_some_and(|(w, present)| !w.saved.is_ours(&present.into()))
 }
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
         .filter(|s| s.rung == Rung::Reclaim)
         .filter_map(|s| match s.action {
             Action::Reclaim { amount, .. } => Some(amount),
-            Action::Set { .. } | Action::Release { .. } | Action::Stop { .. } => None,
+            _ => None,
         })
         .sum();
     let is_probed = plan.steps.iter().any(|s| s.rung == Rung::Probe);

@@ -324,6 +324,7 @@ impl<'a> Context<'a> {
             Knob::MemoryHigh => Rung::Throttle,
             Knob::CgroupFreeze => Rung::Freeze,
             Knob::LruGen => Rung::Protect,
+            Knob::CpusetCpus | Knob::CpusetMems => Rung::Place,
         };
         Some(Step {
             path: group.path.clone(),
@@ -339,7 +340,7 @@ fn target_of(step: &Step) -> Bytes {
     match step.action {
         Action::Set { to, .. } => to,
         Action::Release { prior, .. } => prior,
-        Action::Reclaim { .. } | Action::Stop { .. } => Bytes::ZERO,
+        _ => Bytes::ZERO,
     }
 }
 
@@ -356,8 +357,8 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
                 Bytes::ZERO
             }
         }
-        // No cgroup has it.
-        Knob::LruGen => Bytes::ZERO,
+        // No cgroup has it, or it is no amount.
+        Knob::LruGen | Knob::CpusetCpus | Knob::CpusetMems => Bytes::ZERO,
     }
 }
 
@@ -393,7 +394,7 @@ mod tests {
             let (knob, to) = match step.action {
                 Action::Set { knob, to, .. } => (knob, to),
                 Action::Release { knob, prior, .. } => (knob, prior),
-                Action::Reclaim { .. } | Action::Stop { .. } => continue,
+                _ => continue,
             };
             state.learn(step, &Outcome::Done, snapshot.at);
             let groups = snapshot.workloads.iter_mut().map(|w| &mut w.group);
@@ -406,7 +407,7 @@ mod tests {
                         group.activity.is_to_freeze = to == Knob::STILL;
                         group.activity.is_frozen = to == Knob::STILL;
                     }
-                    Knob::LruGen => {}
+                    Knob::LruGen | Knob::CpusetCpus | Knob::CpusetMems => {}
                 }
             }
         }

@@ -19,9 +19,9 @@ pub(crate) fn key(step: &Step) -> (u8, i64) {
         // value of a unit, so it must not lie below use by then.
         Action::Release { knob: Knob::CgroupFreeze | Knob::MemoryHigh, .. } => (0, i64::MIN),
         Action::Set { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 1),
-        Action::Release { .. } => (0, -depth),
+        Action::Release { .. } | Action::Unpin { .. } => (0, -depth),
         Action::Set { from, to, .. } if to < from => (0, -depth),
-        Action::Set { .. } => (1, depth),
+        Action::Set { .. } | Action::Pin { .. } => (1, depth),
         Action::Reclaim { .. } => (2, depth),
         Action::Stop { .. } => (3, depth),
     }

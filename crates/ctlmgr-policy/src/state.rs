@@ -71,22 +71,26 @@ const ASKED_FOR: Millis = Millis(30_000);
 /// Least time between two writes of one knob.
 pub(crate) const WRITE_INTERVAL: Millis = Millis(1000);
 
-fn release(saved: &Saved) -> Step {
-    let Saved { knob, prior, ours, .. } = *saved;
-    Step {
+/// `None` for a list, which is not of this job.
+fn release(saved: &Saved) -> Option<Step> {
+    let (prior, ours) = (saved.prior.amount()?, saved.ours.amount()?);
+    Some(Step {
         path: saved.path.clone(),
         id: saved.id,
-        action: Action::Release { knob, ours, prior },
+        action: Action::Release { knob: saved.knob, ours, prior },
         rung: Rung::Protect,
         reason: Reason("there is no reason for it any more".to_owned()),
-    }
+    })
 }
 
 impl State {
     /// Takes over a knob from the journal, after a restart.
     pub fn adopt(&mut self, saved: &Saved) {
-        let written = Written { saved: saved.clone(), at: Millis(0) };
-        self.written.insert((saved.path.clone(), saved.knob), written);
+        // Lists are of the placement job.
+        if !saved.knob.is_list() {
+            let written = Written { saved: saved.clone(), at: Millis(0) };
+            self.written.insert((saved.path.clone(), saved.knob), written);
+        }
     }
 
     /// Forgets every written knob, after an undo.
@@ -105,13 +109,13 @@ impl State {
                 let Some(mut saved) = step.to_save() else { return };
                 // On and off are few values: the one from before may soon be another's will.
                 if knob == Knob::LruGen && *outcome == Outcome::Done {
-                    saved.before = saved.ours;
+                    saved.before = saved.ours.clone();
                 }
                 self.written.insert((step.path.clone(), knob), Written { saved, at });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
             Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),
-            Action::Stop { .. } => {}
+            Action::Stop { .. } | Action::Pin { .. } | Action::Unpin { .. } => {}
         }
     }
 
@@ -162,7 +166,7 @@ impl State {
         self.written
             .iter()
             .filter(|((path, knob), written)| !wanted(path, *knob) && is_due(written))
-            .map(|(_, written)| release(&written.saved))
+            .filter_map(|(_, written)| release(&written.saved))
             .collect()
     }
 
@@ -172,7 +176,7 @@ impl State {
 
     /// What ctlmgr last wrote to the knob of this very cgroup.
     pub(crate) fn ours(&self, group: &Group, knob: Knob) -> Option<Bytes> {
-        self.of(group, knob).filter(|w| w.saved.id == group.id).map(|w| w.saved.ours)
+        self.of(group, knob).filter(|w| w.saved.id == group.id)?.saved.ours.amount()
     }
 
     /// The value that undo would put back, given what is read now.
@@ -181,7 +185,9 @@ impl State {
     /// undo must leave behind.
     pub(crate) fn prior(&self, group: &Group, knob: Knob, observed: Bytes) -> Bytes {
         match self.of(group, knob) {
-            Some(written) if written.saved.is_ours(observed) => written.saved.prior,
+            Some(written) if written.saved.is_ours(&observed.into()) => {
+                written.saved.prior.amount().unwrap_or(observed)
+            }
             _ => observed,
         }
     }
@@ -190,7 +196,7 @@ impl State {
     pub(crate) fn was_overridden(&self, group: &Group, knob: Knob, observed: Bytes) -> bool {
         // A cgroup that is new at the same path starts with values of its own.
         let written = self.of(group, knob).map(|w| &w.saved);
-        written.is_some_and(|w| w.id == group.id && !w.is_ours(observed))
+        written.is_some_and(|w| w.id == group.id && !w.is_ours(&observed.into()))
     }
 
     /// Whether any group has this knob from ctlmgr.

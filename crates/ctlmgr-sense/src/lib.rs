@@ -15,6 +15,6 @@ mod wake;
 pub use docker::{Containers, watch_containers};
 pub use facts::{HostFacts, facts};
 pub use machine::{parse_lru, parse_pressure, parse_watermark};
-pub use sensor::{DiskTrace, Glance, Look, Members, Query, Sensor};
+pub use sensor::{Cpuset, DiskTrace, Glance, Look, Members, Query, Sensor};
 pub use topology::read_topology;
 pub use wake::{Wake, Wakes};

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ctlmgr_host::{CgroupDir, Hierarchy, Host, Result, chain};
+use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, Result, chain};
 use ctlmgr_model::{
-    Bytes, CgroupId, CgroupPath, ContainerFacts, Disk, Gap, Group, Io, Millis, Pressure, Shape,
-    Snapshot, Source, Workload, WorkloadName,
+    Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Gap, Group, Io, Millis, Pressure,
+    Shape, Snapshot, Source, Workload, WorkloadName,
 };
 use glob::Pattern;
 
@@ -69,6 +69,23 @@ pub struct Members {
     pub of_cgroup: BTreeMap<CgroupId, String>,
     /// Processor time of each container since it was started, in microseconds.
     pub cpu_usec: BTreeMap<String, u64>,
+    /// Where each container is, and what it may run on.
+    pub cpusets: BTreeMap<String, Cpuset>,
+}
+
+/// The cpuset controller of one container's cgroup, as read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cpuset {
+    /// Where it is.
+    pub path: CgroupPath,
+    /// Which one it is.
+    pub id: CgroupId,
+    /// `cpuset.cpus`; empty is what the parent has.
+    pub cpus: Cpus,
+    /// `cpuset.mems`.
+    pub mems: Cpus,
+    /// The parent's `cpuset.cpus.effective`.
+    pub allowed: Cpus,
 }
 
 impl Sensor {
@@ -155,9 +172,32 @@ impl Sensor {
             let Kind::Container(id) = kind else { continue };
             let Some(dir) = self.cgroups.open(&path)? else { continue };
             members.cpu_usec.insert(id.clone(), read_activity(&dir).io.cpu_usec);
+            let cpuset = self.cpuset(&path, &dir)?;
+            members.cpusets.extend(cpuset.map(|cpuset| (id.clone(), cpuset)));
             self.note_below(&path, &id, NESTED, &mut members)?;
         }
         Ok(members)
+    }
+
+    /// `None` where the controller is off, or a process is not there any more.
+    fn cpuset(&self, path: &CgroupPath, dir: &CgroupDir) -> Result<Option<Cpuset>> {
+        let cpus = read_list(dir, "cpuset.cpus")?;
+        let mems = read_list(dir, "cpuset.mems")?;
+        // Where a parent has no cpuset of its own, one further up decides.
+        let mut allowed = None;
+        let above = std::iter::successors(path.parent(), CgroupPath::parent);
+        for parent in above {
+            if let Some(dir) = self.cgroups.open(&parent)? {
+                allowed = read_list(&dir, "cpuset.cpus.effective")?;
+            }
+            if allowed.is_some() {
+                break;
+            }
+        }
+        let (Some(cpus), Some(mems), Some(allowed)) = (cpus, mems, allowed) else {
+            return Ok(None);
+        };
+        Ok(Some(Cpuset { path: path.clone(), id: dir.id(), cpus, mems, allowed }))
     }
 
     fn note_below(
@@ -223,6 +263,11 @@ impl Reading<'_> {
             None
         })
     }
+}
+
+fn read_list(dir: &CgroupDir, name: &str) -> Result<Option<Cpus>> {
+    let Some(text) = dir.read(name)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| HostError::malformed(dir.file(name), &text))
 }
 
 /// The requests of a cgroup, over all devices.

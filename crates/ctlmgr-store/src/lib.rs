@@ -12,7 +12,8 @@ mod profiles;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob, Saved};
+use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Knob, Saved, Value};
+use rusqlite::types;
 use rusqlite::{Connection, params};
 
 pub use profiles::{Profiles, ProfilesError};
@@ -37,7 +38,7 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS boot (id TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS knob (
         path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
-        prior INTEGER NOT NULL, ours INTEGER NOT NULL, before INTEGER NOT NULL,
+        prior ANY NOT NULL, ours ANY NOT NULL, before ANY NOT NULL,
         had_setting INTEGER NOT NULL,
         PRIMARY KEY (path, knob)
     ) STRICT;";
@@ -61,8 +62,9 @@ impl Journal {
         // tmpfs is SIGBUS. A rollback journal reports a full disk as an error.
         self.db.pragma_update(None, "journal_mode", "TRUNCATE")?;
         self.db.pragma_update(None, "synchronous", "FULL")?;
-        self.db.execute_batch(SCHEMA)?;
         self.migrate()?;
+        self.db.execute_batch(SCHEMA)?;
+        self.bring_over()?;
         let known: i64 =
             self.db.query_row("SELECT count(*) FROM boot WHERE id = ?1", [boot], |r| r.get(0))?;
         if known == 0 {
@@ -76,13 +78,32 @@ impl Journal {
 
     /// An older daemon of this boot may have left its rows.
     fn migrate(&self) -> rusqlite::Result<()> {
-        let sql = "SELECT count(*) FROM pragma_table_info('knob') WHERE name = 'had_setting'";
-        let known: i64 = self.db.query_row(sql, [], |r| r.get(0))?;
-        if known == 0 {
+        let sql =
+            "SELECT count(*) FROM pragma_table_info('knob') WHERE type = 'INTEGER' AND name = ?1";
+        let has = |column| self.db.query_row(sql, [column], |r| r.get::<_, i64>(0)).map(|n| n > 0);
+        if has("prior")? && !has("had_setting")? {
             let add = "ALTER TABLE knob ADD COLUMN had_setting INTEGER NOT NULL DEFAULT 0";
             self.db.execute_batch(add)?;
         }
-        Ok(())
+        // Columns that could hold no list.
+        match has("prior")? {
+            true => self.db.execute_batch("ALTER TABLE knob RENAME TO knob_of_numbers"),
+            false => Ok(()),
+        }
+    }
+
+    /// The rows of an older table, all or none.
+    fn bring_over(&self) -> rusqlite::Result<()> {
+        let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'knob_of_numbers'";
+        if self.db.query_row(sql, [], |r| r.get::<_, i64>(0))? == 0 {
+            return Ok(());
+        }
+        let change = self.db.unchecked_transaction()?;
+        change.execute_batch(
+            "INSERT OR IGNORE INTO knob SELECT path, cgroup, knob, prior, ours, before, had_setting
+             FROM knob_of_numbers; DROP TABLE knob_of_numbers;",
+        )?;
+        change.commit()
     }
 
     /// Notes, durably, that `saved` is about to be written.
@@ -102,9 +123,9 @@ impl Journal {
             saved.path.as_str(),
             signed(saved.id.0),
             saved.knob.file(),
-            signed(saved.prior.0),
-            signed(saved.ours.0),
-            signed(saved.before.0),
+            kept(&saved.prior),
+            kept(&saved.ours),
+            kept(&saved.before),
             saved.had_setting
         ];
         self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
@@ -155,15 +176,35 @@ impl Journal {
 fn saved(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Saved>> {
     let (path, knob): (String, String) = (row.get(0)?, row.get(2)?);
     let Some(knob) = Knob::from_file(&knob) else { return Ok(None) };
+    let value = |column| value(row, column);
     Ok(Some(Saved {
         path: CgroupPath::new(&path),
         id: CgroupId(unsigned(row.get(1)?)),
         knob,
-        prior: Bytes(unsigned(row.get(3)?)),
-        ours: Bytes(unsigned(row.get(4)?)),
-        before: Bytes(unsigned(row.get(5)?)),
+        prior: value(3)?,
+        ours: value(4)?,
+        before: value(5)?,
         had_setting: row.get(6)?,
     }))
+}
+
+/// Lists are text, numbers are numbers.
+fn kept(value: &Value) -> types::Value {
+    match value {
+        Value::Amount(Bytes(number)) => types::Value::Integer(signed(*number)),
+        Value::List(list) => types::Value::Text(list.to_string()),
+    }
+}
+
+fn value(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<Value> {
+    match row.get_ref(column)? {
+        types::ValueRef::Text(text) => {
+            let list = String::from_utf8_lossy(text).parse::<ctlmgr_model::Cpus>();
+            let odd = |e| rusqlite::Error::FromSqlConversionFailure(column, types::Type::Text, e);
+            list.map(Value::from).map_err(|e| odd(Box::new(e)))
+        }
+        _ => Ok(Bytes(unsigned(row.get(column)?)).into()),
+    }
 }
 
 // SQLite integers are signed; the bits are what matters.
@@ -184,9 +225,9 @@ mod tests {
             path: CgroupPath::new(path),
             id: CgroupId(u64::MAX),
             knob: Knob::MemoryLow,
-            prior: Bytes(prior),
-            ours: Bytes(ours),
-            before: Bytes(prior),
+            prior: Bytes(prior).into(),
+            ours: Bytes(ours).into(),
+            before: Bytes(prior).into(),
             had_setting: false,
         }
     }
@@ -203,7 +244,7 @@ mod tests {
         saved.had_setting = true;
         journal.note(&saved).unwrap();
         assert!(!had(&journal), "what is there now is our own");
-        saved.prior = Bytes(6);
+        saved.prior = Bytes(6).into();
         journal.note(&saved).unwrap();
         assert!(had(&journal), "somebody else has set it since");
     }
@@ -244,6 +285,27 @@ mod tests {
         assert_eq!(journal.entries().unwrap(), [note("a.slice", 0, 10)]);
         journal.note(&note("b.slice", 0, 20)).unwrap();
         assert_eq!(journal.entries().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn lists_are_kept_beside_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("undo.db");
+        let list = |text: &str| Value::from(text.parse::<ctlmgr_model::Cpus>().unwrap());
+        let pinned = Saved {
+            knob: Knob::CpusetCpus,
+            prior: list(""),
+            ours: list("2-3,64"),
+            before: list("0-1"),
+            ..note("a.slice/x.scope", 0, 0)
+        };
+        let journal = Journal::open(&path, "boot").unwrap();
+        journal.note(&pinned).unwrap();
+        journal.note(&note("a.slice/x.scope", 5, u64::MAX)).unwrap();
+        drop(journal);
+        let journal = Journal::open(&path, "boot").unwrap();
+        let all = journal.entries().unwrap();
+        assert_eq!(all, [pinned, note("a.slice/x.scope", 5, u64::MAX)]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! What was learned of starts, over reboots.
+//! What was learned of starts and of processor use, over reboots.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctlmgr_model::{PairPenalty, Profile};
+use ctlmgr_model::{CpuUse, PairPenalty, Profile};
 use rusqlite::{Connection, params};
 use serde::de::DeserializeOwned;
 
@@ -41,7 +41,8 @@ impl Profiles {
             // As the undo journal: no memory-mapped index that a full disk turns into SIGBUS.
             db.pragma_update(None, "journal_mode", "TRUNCATE")?;
             let schema = "CREATE TABLE IF NOT EXISTS profile (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
-                CREATE TABLE IF NOT EXISTS penalty (pair TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT";
+                CREATE TABLE IF NOT EXISTS penalty (pair TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
+                CREATE TABLE IF NOT EXISTS cpu_use (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT";
             db.execute_batch(schema)
         };
         prepare().map_err(fail("prepare"))?;
@@ -73,6 +74,36 @@ impl Profiles {
         let pair = format!("{}+{}", penalty.a, penalty.b);
         let sql = "INSERT OR REPLACE INTO penalty VALUES (?1, ?2)";
         self.db.execute(sql, params![pair, json]).map(drop).map_err(self.fail("write"))
+    }
+
+    /// The history of processor use, by profile key.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn cpu_uses(&self) -> Result<BTreeMap<String, CpuUse>, ProfilesError> {
+        self.rows("SELECT key, json FROM cpu_use")
+    }
+
+    /// Keeps histories of processor use, or forgets them where there is none; all or nothing.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn put_cpu_uses<'a>(
+        &self,
+        all: impl Iterator<Item = (&'a str, Option<&'a CpuUse>)>,
+    ) -> Result<(), ProfilesError> {
+        let write = || {
+            let change = self.db.unchecked_transaction()?;
+            for (key, known) in all {
+                match known.map(|known| serde_json::to_string(known).unwrap_or_default()) {
+                    Some(json) => change
+                        .execute("INSERT OR REPLACE INTO cpu_use VALUES (?1, ?2)", [key, &json])?,
+                    None => change.execute("DELETE FROM cpu_use WHERE key = ?1", [key])?,
+                };
+            }
+            change.commit()
+        };
+        write().map_err(self.fail("write"))
     }
 
     fn rows<T: DeserializeOwned>(&self, sql: &str) -> Result<BTreeMap<String, T>, ProfilesError> {
@@ -149,6 +180,16 @@ mod tests {
         assert_eq!(store.penalties().unwrap(), [pair(60)]);
         let all = store.all().unwrap();
         assert_eq!(all, BTreeMap::from([("shop/db".to_owned(), profile)]));
+    }
+
+    #[test]
+    fn histories_of_processor_use_come_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Profiles::open(&dir.path().join("profiles.db")).unwrap();
+        let known = CpuUse { steps: vec![0, 3], samples: 3, learned_unix: 5 };
+        store.put_cpu_uses([("web", Some(&known)), ("db", Some(&known))].into_iter()).unwrap();
+        store.put_cpu_uses([("db", None)].into_iter()).unwrap();
+        assert_eq!(store.cpu_uses().unwrap(), BTreeMap::from([("web".to_owned(), known)]));
     }
 
     #[test]

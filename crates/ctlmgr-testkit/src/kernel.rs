@@ -153,6 +153,7 @@ impl Kernel {
                     let set = self.set_of(step.id).expect("the plan names an existing set");
                     set.lose(amount.min(set.resident));
                 }
+                Action::Pin { .. } | Action::Unpin { .. } => {}
                 Action::Stop { .. } => {
                     let set = self.set_of(step.id).expect("the plan names an existing set");
                     (set.wanted, set.resident) = (Bytes::ZERO, Bytes::ZERO);

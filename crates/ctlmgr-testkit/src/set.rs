@@ -129,7 +129,7 @@ impl Set {
             Knob::MemoryHigh => self.high = to,
             Knob::CgroupFreeze => self.is_frozen = to == Knob::STILL,
             // Of the host, not of a set.
-            Knob::LruGen => {}
+            Knob::LruGen | Knob::CpusetCpus | Knob::CpusetMems => {}
         }
     }
 

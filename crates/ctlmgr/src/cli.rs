@@ -65,12 +65,12 @@ pub enum Command {
     },
     /// Show or change what a job may do, until reboot.
     ///
-    /// For good: `mode = "act"` under [memory] or [starts] in /etc/ctlmgr/config.d/.
+    /// For good: `mode = "act"` under [memory], [starts] or [place] in /etc/ctlmgr/config.d/.
     Mode {
         /// off, observe, act, or default (as configured).
         mode: Option<String>,
         /// Which job.
-        #[arg(long, default_value = "memory", value_parser = ["memory", "starts"])]
+        #[arg(long, default_value = "memory", value_parser = ["memory", "starts", "place"])]
         job: String,
     },
     /// Show or change the weight of a workload, until reboot.
@@ -132,12 +132,27 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
     },
+    /// Measure this machine; needs no daemon.
+    Bench {
+        /// What of it.
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
     /// Workloads on L3 domains.
     Place {
         /// Which one.
         #[command(subcommand)]
         command: PlaceCommand,
     },
+}
+
+/// Measurements of this machine.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Measure what messages between processors cost, by which caches they share.
+    ///
+    /// Takes a few seconds and keeps two processors at a time busy.
+    L3,
 }
 
 /// A change to try out.
@@ -233,11 +248,16 @@ pub enum ProfileCommand {
 /// Commands on placement.
 #[derive(Debug, Subcommand)]
 pub enum PlaceCommand {
+    /// Show which containers run on which processors, and why; needs ctlmgrd.
+    Show,
     /// Show which containers talk to each other, and how much; needs ctlmgrd, and place.traffic.
     Graph {
         /// In the language of Graphviz.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "svg")]
         dot: bool,
+        /// Draw it into this file, domain by domain.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
     },
     /// Say on which L3 domain each container would be near those that it talks to, from the traffic and
     /// the CPU use of now. Changes nothing.

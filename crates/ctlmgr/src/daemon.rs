@@ -56,6 +56,7 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             | Command::Replay { .. }
             | Command::Memory { .. }
             | Command::Batch { .. }
+            | Command::Bench { .. }
             | Command::Place { .. }
             | Command::Topology { .. } => {
                 Err(Failure::bad_input(anyhow!("this command needs no daemon")))
@@ -115,7 +116,11 @@ async fn change_mode(
     mode: Option<String>,
     json: bool,
 ) -> Result<u8, Failure> {
-    let job = if job == "starts" { Job::Starts } else { Job::Memory };
+    let job = match job {
+        "starts" => Job::Starts,
+        "place" => Job::Place,
+        _ => Job::Memory,
+    };
     let status: Status = match mode {
         None => client.get("/v1/status").await?,
         Some(text) => {
@@ -127,6 +132,7 @@ async fn change_mode(
         show::line(&match job {
             Job::Memory => format!("memory: {}", s.memory_mode),
             Job::Starts => format!("starts: {}", s.starts_mode),
+            Job::Place => format!("place: {}", s.place_mode),
         });
     })
 }

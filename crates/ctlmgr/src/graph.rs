@@ -1,11 +1,14 @@
-//! `ctlmgr place graph`: who talks to whom.
+//! `ctlmgr place graph` and `show`: who talks to whom, and who runs where.
 
+mod picture;
+
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
-use ctlmgr_api::{Client, Graph};
-use ctlmgr_model::Topology;
+use anyhow::{Context, anyhow};
+use ctlmgr_api::{Client, Graph, PlaceStatus};
+use ctlmgr_model::{Bytes, PlaceVerdict, Topology};
 use serde_json::{Value, json};
 
 use crate::daemon::present;
@@ -43,14 +46,77 @@ fn thousandths(value: u64) -> f64 {
     value as f64 / 1000.0
 }
 
-fn read(socket: &Path) -> Result<Graph, Failure> {
+fn get<T: serde::de::DeserializeOwned>(socket: &Path, path: &str) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(Client::new(socket).get("/v1/place/graph"))?)
+    Ok(runtime.block_on(Client::new(socket).get(path))?)
+}
+
+fn read(socket: &Path) -> Result<Graph, Failure> {
+    get(socket, "/v1/place/graph")
+}
+
+/// `ctlmgr place show`.
+pub(crate) fn places(socket: &Path, json: bool) -> Result<u8, Failure> {
+    present(json, &get(socket, "/v1/place")?, show_places)
+}
+
+fn show_places(status: &PlaceStatus) {
+    let Some(plan) = &status.plan else {
+        return show::line(&format!("place: {}; nothing decided yet", status.mode));
+    };
+    show::line(&format!("place: {}; {}", status.mode, plan.note));
+    show::line(&format!(
+        "bytes times distance per second: {} now, {} planned",
+        Bytes(plan.cut_now),
+        Bytes(plan.cut_planned)
+    ));
+    if plan.cost > 0 {
+        show::line(&format!("the moves cost {} of cold cache, once", Bytes(plan.cost)));
+    }
+    if plan.verdicts.is_empty() {
+        return;
+    }
+    show::line("");
+    show::line(&format!(
+        "{:<32} {:<12} {:>7} {:>7} {:>9} {:>6}",
+        "CONTAINER", "CPUS", "USES", "PEAK", "TALKS, /S", "NEAR"
+    ));
+    for v in &plan.verdicts {
+        let cpus = v.cpus.as_ref().map_or("-".to_owned(), ToString::to_string);
+        let near = (v.near_per_sec * 100).checked_div(v.talks_per_sec);
+        show::line(&format!(
+            "{:<32} {:<12} {:>7} {:>7} {:>9} {:>6}",
+            show::cut(&v.name.0, 32),
+            show::cut(&cpus, 12),
+            cpus_of(v.use_milli),
+            cpus_of(v.peak_milli),
+            Bytes(v.talks_per_sec).to_string(),
+            near.map_or("-".to_owned(), |near| format!("{near} %"))
+        ));
+        show::line(&format!("    {}", v.reason.0));
+    }
+}
+
+fn cpus_of(milli: u64) -> String {
+    format!("{}.{:02}", milli / 1000, milli % 1000 / 10)
 }
 
 /// `ctlmgr place graph`.
-pub(crate) fn run(socket: &Path, dot: bool, json: bool) -> Result<u8, Failure> {
+pub(crate) fn run(
+    socket: &Path,
+    dot: bool,
+    svg: Option<&PathBuf>,
+    json: bool,
+) -> Result<u8, Failure> {
     let graph = read(socket)?;
+    if let Some(file) = svg {
+        let status: PlaceStatus = get(socket, "/v1/place")?;
+        let verdicts = status.plan.map(|plan| plan.verdicts).unwrap_or_default();
+        let place = |v: PlaceVerdict| Some((v.name.0, v.cpus?.to_string()));
+        let places: BTreeMap<_, _> = verdicts.into_iter().filter_map(place).collect();
+        std::fs::write(file, picture::draw(&graph, &places))
+            .with_context(|| format!("failed to write {}", file.display()))?;
+    }
     match dot {
         true => print!("{}", in_dot(&graph)),
         false => return present(json, &graph, table),

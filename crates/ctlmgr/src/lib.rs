@@ -12,6 +12,7 @@ mod docker;
 mod docker_cli;
 mod graph;
 mod input;
+mod l3;
 mod memory_plan;
 mod offline;
 mod penalties;
@@ -28,7 +29,7 @@ mod what_if;
 use std::fmt;
 
 pub use cli::Cli;
-use cli::{BatchCommand, Command, ConfigCommand, MemoryCommand, PlaceCommand};
+use cli::{BatchCommand, BenchCommand, Command, ConfigCommand, MemoryCommand, PlaceCommand};
 
 /// A failure with its exit status.
 #[derive(Debug)]
@@ -73,13 +74,15 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Place { command: PlaceCommand::Plan { file, rounds } } => {
             place_plan::run(&file, rounds, json)
         }
+        Command::Place { command: PlaceCommand::Show } => graph::places(&cli.socket, json),
         Command::Place { command: PlaceCommand::Suggest } => graph::suggest(&cli.socket, json),
-        Command::Place { command: PlaceCommand::Graph { dot } } => {
-            graph::run(&cli.socket, dot, json)
+        Command::Place { command: PlaceCommand::Graph { dot, svg } } => {
+            graph::run(&cli.socket, dot, svg.as_ref(), json)
         }
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
         Command::Topology { root, svg } => topology::run(&root, svg.as_ref(), json),
+        Command::Bench { command: BenchCommand::L3 } => l3::run(json),
         Command::Doctor => offline::doctor(json),
         Command::Docker { command } => docker::run(&command, json),
         Command::Replay { file } => recording::again(&file, json),

@@ -77,13 +77,12 @@ fn default_rounds(case: &Case) -> u64 {
 }
 
 fn explain(error: &Contradiction, input: &Input) -> anyhow::Error {
-    let (workload, field) = match error {
-        Contradiction::PinnedNowhere { workload } => (*workload, "pinned"),
-        Contradiction::PinnedTooWide { workload, .. } => (*workload, "max_domains"),
-        Contradiction::SharedExclusive { workload, .. }
-        | Contradiction::TooExclusive { workload, .. } => (*workload, "exclusive"),
+    let field = match error {
+        Contradiction::PinnedNowhere { .. } => "pinned",
+        Contradiction::PinnedTooWide { .. } => "max_domains",
+        Contradiction::SharedExclusive { .. } | Contradiction::TooExclusive { .. } => "exclusive",
     };
-    let name = &input.workloads[workload].name;
+    let name = &input.workloads[error.workload()].name;
     let other = match error {
         Contradiction::SharedExclusive { other, .. } => {
             format!(" (`{}`)", input.workloads[*other].name)

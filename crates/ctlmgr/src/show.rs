@@ -4,7 +4,7 @@ use std::io::Write;
 
 use ctlmgr_api::{Decision, Difference, Felt, Finding, Reverted, Severity, Status, Why};
 use ctlmgr_model::{
-    Bytes, CapacityAccount, Doing, Knob, Outcome, Plan, Undone, Verdict, VerdictKind,
+    Bytes, CapacityAccount, Doing, Knob, Outcome, Plan, Undone, Value, Verdict, VerdictKind,
 };
 use ctlmgr_policy::share::Division;
 
@@ -24,8 +24,8 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
 pub(crate) fn status(status: &Status) {
     let docker = status.docker.as_deref().unwrap_or("not answering");
     line(&format!(
-        "ctlmgr {}  memory: {}  starts: {}  dockerd: {docker}",
-        status.version, status.memory_mode, status.starts_mode
+        "ctlmgr {}  memory: {}  starts: {}  place: {}  dockerd: {docker}",
+        status.version, status.memory_mode, status.starts_mode, status.place_mode
     ));
     let Some(plan) = &status.plan else {
         line("No reading yet.");
@@ -114,6 +114,10 @@ pub(crate) fn why(why: &Why) {
     ] {
         line(&format!("  {what:<8} {value}"));
     }
+    if let Some(place) = &why.place {
+        let cpus = place.cpus.as_ref().map_or("any CPU".to_owned(), |cpus| format!("CPUs {cpus}"));
+        line(&format!("  {:<8} {cpus}: {}", "place", place.reason.0));
+    }
     line("");
     line(if why.decisions.is_empty() { "No decisions so far." } else { "Last decisions:" });
     why.decisions.iter().for_each(decision);
@@ -175,13 +179,14 @@ pub(crate) fn differences(list: &[Difference]) {
         line("Nothing differs from before ctlmgr.");
     }
     for d in list {
-        let words = |bytes: u64| match Knob::from_file(&d.knob) {
-            Some(knob) => knob.words(Bytes(bytes)),
-            None => Bytes(bytes).to_string(),
+        let words = |value: &Value| match Knob::from_file(&d.knob) {
+            Some(knob) => knob.words(value.clone()),
+            None => value.to_string(),
         };
-        let present = d.present_bytes.map_or("gone".to_owned(), words);
-        let foreign = if d.present_bytes == Some(d.ours_bytes) { "" } else { "  (another writer)" };
-        line(&format!("{} {}: {} -> {present}{foreign}", d.path, d.knob, words(d.prior_bytes)));
+        let present = d.present.as_ref().map_or("gone".to_owned(), words);
+        let is_ours = d.present.as_ref() == Some(&d.ours);
+        let foreign = if is_ours { "" } else { "  (another writer)" };
+        line(&format!("{} {}: {} -> {present}{foreign}", d.path, d.knob, words(&d.prior)));
     }
 }
 

@@ -9,7 +9,8 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post, put};
-use ctlmgr_api::Refusal;
+use ctlmgr_api::{Refusal, Why};
+use ctlmgr_model::PlaceVerdict;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixListener;
@@ -31,6 +32,7 @@ pub(crate) async fn serve(listener: UnixListener, line: Line) -> std::io::Result
         .route("/v1/weight", put(weight))
         .route("/v1/starts", post(starts::ask))
         .route("/v1/queue", get(starts::queue).put(starts::change))
+        .route("/v1/place", get(place))
         .route("/v1/place/graph", get(graph))
         .route("/v1/penalties", get(starts::penalties))
         .route("/v1/profiles", get(starts::profiles).put(starts::keep).delete(starts::forget))
@@ -58,7 +60,11 @@ async fn status(State(line): State<Line>) -> Response {
 }
 
 async fn graph(State(line): State<Line>) -> Response {
-    answer(Ok(line.graph.borrow().clone()))
+    answer(Ok(line.seen.borrow().graph.clone()))
+}
+
+async fn place(State(line): State<Line>) -> Response {
+    answer(Ok(line.place.borrow().clone()))
 }
 
 async fn plan(State(line): State<Line>) -> Response {
@@ -66,7 +72,12 @@ async fn plan(State(line): State<Line>) -> Response {
 }
 
 async fn why(State(line): State<Line>, Path(name): Path<String>) -> Response {
-    answer(line.ask(|reply| Command::Why(name, reply)).await)
+    let place = line.place.borrow().plan.as_ref().and_then(|plan| {
+        let of_name = |v: &&PlaceVerdict| v.name.0 == name;
+        plan.verdicts.iter().find(of_name).cloned()
+    });
+    let why = line.ask(|reply| Command::Why(name, reply)).await;
+    answer(why.map(|why| Why { place, ..why }))
 }
 
 async fn settings(State(line): State<Line>) -> Response {

@@ -1,11 +1,12 @@
 //! Requests from the API to the loop.
 
-use ctlmgr_api::{Difference, Graph, ModeChange, Queue, Reverted, Status, WeightChange, Why};
+use ctlmgr_api::{Difference, ModeChange, PlaceStatus, Queue, Reverted, Status, WeightChange, Why};
 use ctlmgr_model::{Plan, Settings};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::gate::Question;
 use crate::recorder::Numbered;
+use crate::traffic::Seen;
 
 /// Where an answer goes, and what it may be.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, Refused>>;
@@ -50,16 +51,23 @@ pub(crate) struct Line {
     /// The queue of starts as it is now.
     pub queue: watch::Receiver<Queue>,
     /// Who talks to whom.
-    pub graph: watch::Receiver<Graph>,
+    pub seen: watch::Receiver<Seen>,
+    /// Who runs where, and why.
+    pub place: watch::Receiver<PlaceStatus>,
+}
+
+/// What tasks beside the loop show.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub queue: watch::Receiver<Queue>,
+    pub seen: watch::Receiver<Seen>,
+    pub place: watch::Receiver<PlaceStatus>,
 }
 
 impl Line {
-    pub fn new(
-        sender: mpsc::Sender<Command>,
-        gate: mpsc::Sender<Question>,
-        (queue, graph): (watch::Receiver<Queue>, watch::Receiver<Graph>),
-    ) -> Line {
-        Line { sender, gate, queue, graph }
+    pub fn new(sender: mpsc::Sender<Command>, gate: mpsc::Sender<Question>, shown: Shown) -> Line {
+        let Shown { queue, seen, place } = shown;
+        Line { sender, gate, queue, seen, place }
     }
 
     /// Asks the gate and waits for its answer.

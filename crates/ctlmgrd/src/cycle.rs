@@ -50,6 +50,8 @@ impl<U: UnitProperties> Daemon<U> {
                 let at = self.now();
                 outcomes.into_iter().for_each(|(step, outcome)| self.learn_one(step, outcome, at));
             }
+            Report::Placed(step, Some(outcome)) => self.account(step, outcome),
+            Report::Placed(step, None) => self.remember(step, None),
             Report::Stopped(step, outcome) => {
                 self.busy.stopping = false;
                 self.account(step, outcome);
@@ -152,6 +154,7 @@ impl<U: UnitProperties> Daemon<U> {
                         info!(%path, %knob, prior = prior.0, reason, "{step}");
                     }
                     Action::Stop { .. } => warn!(%path, reason, "stopped"),
+                    Action::Pin { .. } | Action::Unpin { .. } => info!(%path, reason, "{step}"),
                     Action::Reclaim { .. } => {}
                 }
             }

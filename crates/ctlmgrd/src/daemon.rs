@@ -17,13 +17,13 @@ use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use crate::calm::Calm;
-use crate::control::{Command, Line};
+use crate::control::{Command, Line, Shown};
 use crate::gate::late::Permit;
 use crate::history::History;
 use crate::places::Places;
 use crate::recorder::Recorder;
-use crate::tasks::{open_gate, watch_traffic};
-use crate::undo::{SharedJournal, give_back, revert, with_journal};
+use crate::tasks::{self, open_gate, watch_traffic};
+use crate::undo::{SharedJournal, give_back, revert_some, with_journal};
 use crate::workers::Report;
 use crate::{api, notify};
 
@@ -122,11 +122,16 @@ pub async fn run(places: Places, listener: Option<UnixListener>) -> Result<()> {
     }
     notify::stopping();
     info!("stopping");
-    match daemon.undo().await {
+    match daemon.undo(|_| true).await {
         true => Ok(()),
         // A failed unit starts ctlmgr-revert.service, which tries again.
         false => bail!("not everything could be put back; see ctlmgr diff"),
     }
+}
+
+/// Lists are of the placement job, which looks after them itself.
+fn is_of_memory(knob: Knob) -> bool {
+    !knob.is_list()
 }
 
 fn bind(places: &Places) -> Result<UnixListener> {
@@ -184,9 +189,11 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         interrupt: signal(SignalKind::interrupt())?,
         alive: tokio::time::interval(notify::watchdog_interval()),
     };
-    let graph = watch_traffic(&daemon, settings_seen.clone());
+    let seen = watch_traffic(&daemon, settings_seen.clone());
+    let place = tasks::place(&daemon, settings_seen.clone(), seen.clone());
     let (questions, queue) = open_gate(&daemon, settings_seen);
-    Ok((daemon, sources, Line::new(command_sender, questions, (queue, graph))))
+    let shown = Shown { queue, seen, place };
+    Ok((daemon, sources, Line::new(command_sender, questions, shown)))
 }
 
 /// The journal, or nothing: then ctlmgr observes only, and says why.
@@ -270,10 +277,10 @@ impl<U: UnitProperties> Daemon<U> {
         }
         info!(knobs = entries.len(), "found knobs of an earlier run");
         if self.settings.memory.mode != Mode::Act {
-            self.undo().await;
+            self.undo(is_of_memory).await;
             return;
         }
-        for saved in entries {
+        for saved in entries.into_iter().filter(|saved| is_of_memory(saved.knob)) {
             // It may be a dip that was interrupted; a limit that is wanted is back in a second.
             let is_dip = saved.knob == Knob::MemoryHigh && !self.actuator.has_reclaim();
             if is_dip
@@ -285,19 +292,19 @@ impl<U: UnitProperties> Daemon<U> {
         }
     }
 
-    /// Waits for the writer, then puts back all that is ours.
+    /// Waits for the writer, then puts back all that is ours among these knobs.
     ///
     /// # Errors
     /// The journal cannot be read, so nothing was put back.
-    pub(crate) async fn put_everything_back(&mut self) -> Result<Vec<Reverted>> {
+    pub(crate) async fn put_back(&mut self, which: fn(Knob) -> bool) -> Result<Vec<Reverted>> {
         if let Some(writing) = self.busy.writing.take() {
             let _ = notify::attended(writing).await;
         }
         let Some(journal) = &self.journal else { return Ok(Vec::new()) };
-        // Nothing is frozen in the midst of it, and after it only once acting begins anew.
+        // Nothing is frozen or pinned in the midst of it, and after it only once acting begins anew.
         let mut may_freeze = self.permit.lock().await;
         *may_freeze = false;
-        let reverted = notify::attended(revert(&self.actuator, journal)).await;
+        let reverted = notify::attended(revert_some(&self.actuator, journal, which)).await;
         drop(may_freeze);
         // What could not be put back is still ours; readings from before are of no use now.
         let left = with_journal(journal, Journal::entries).await.unwrap_or_default();
@@ -309,8 +316,8 @@ impl<U: UnitProperties> Daemon<U> {
     }
 
     /// The same, where nobody waits for the answer.
-    async fn undo(&mut self) -> bool {
-        match self.put_everything_back().await {
+    async fn undo(&mut self, which: fn(Knob) -> bool) -> bool {
+        match self.put_back(which).await {
             Ok(lines) => !lines.iter().any(|l| matches!(l.undone, Undone::Failed(_))),
             Err(error) => {
                 error!(error = format!("{error:#}"), "failed to undo");
@@ -331,7 +338,7 @@ impl<U: UnitProperties> Daemon<U> {
                 info!(mode = %self.settings.memory.mode, "configuration reloaded");
                 self.note_new_start();
                 if was == Mode::Act && self.settings.memory.mode != Mode::Act {
-                    self.undo().await;
+                    self.undo(is_of_memory).await;
                 }
             }
             Err(error) => {

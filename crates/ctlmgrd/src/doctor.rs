@@ -184,7 +184,7 @@ fn cover(snapshot: Option<&Snapshot>) -> Finding {
 fn writers(differences: &[Difference]) -> Finding {
     let foreign: Vec<String> = differences
         .iter()
-        .filter(|d| d.present_bytes.is_some_and(|p| p != d.ours_bytes))
+        .filter(|d| d.present.as_ref().is_some_and(|p| *p != d.ours))
         .map(|d| format!("{} {}", d.path, d.knob))
         .collect();
     let advice =

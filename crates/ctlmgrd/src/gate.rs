@@ -13,6 +13,8 @@ mod starting;
 mod tracing;
 mod waiting;
 
+pub(crate) use waiting::key as profile_key;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -107,6 +107,10 @@ fn is_same_knob(a: &Action, b: &Action) -> bool {
             Action::Set { knob: a, .. } | Action::Release { knob: a, .. },
             Action::Set { knob: b, .. } | Action::Release { knob: b, .. },
         ) => a == b,
+        (
+            Action::Pin { knob: a, .. } | Action::Unpin { knob: a, .. },
+            Action::Pin { knob: b, .. } | Action::Unpin { knob: b, .. },
+        ) => a == b,
         (Action::Reclaim { .. }, Action::Reclaim { .. }) => true,
         (Action::Stop { .. }, Action::Stop { .. }) => true,
         _ => false,

@@ -17,6 +17,7 @@ mod notify;
 mod obey;
 mod overrides;
 mod pace;
+mod place;
 mod places;
 mod recorder;
 mod tasks;

@@ -33,6 +33,7 @@ impl<U: UnitProperties> Daemon<U> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             memory_mode: self.settings.memory.mode,
             starts_mode: self.settings.starts.mode,
+            place_mode: self.settings.place.mode,
             uptime_secs: self.started.elapsed().as_secs(),
             docker: self.containers.borrow().version.clone(),
             plan: last.map(|l| l.plan.clone()),
@@ -74,7 +75,7 @@ impl<U: UnitProperties> Daemon<U> {
         let verdict = plan.verdicts.into_iter().find(|v| v.name.0 == name);
         let verdict = verdict.ok_or_else(|| self.no_workload(name))?;
         let decisions = self.history.concerning(&verdict.path, 10);
-        Ok(Why { verdict, decisions })
+        Ok(Why { verdict, decisions, place: None })
     }
 
     fn no_workload(&self, name: &str) -> Refused {
@@ -93,16 +94,21 @@ impl<U: UnitProperties> Daemon<U> {
     /// Undo by request also stops acting, or the next second would do it all again. Undo first:
     /// a full disk under the override must not stand in its way.
     async fn stop_acting(&mut self) -> Result<Vec<Reverted>, Refused> {
-        let Settings { memory, starts, .. } = &mut self.settings;
+        let Settings { memory, starts, place, .. } = &mut self.settings;
         let mut acting = Vec::new();
-        for (job, mode) in [(Job::Memory, &mut memory.mode), (Job::Starts, &mut starts.mode)] {
+        let modes = [
+            (Job::Memory, &mut memory.mode),
+            (Job::Starts, &mut starts.mode),
+            (Job::Place, &mut place.mode),
+        ];
+        for (job, mode) in modes {
             if *mode == Mode::Act {
                 *mode = Mode::Observe;
                 acting.push(job);
             }
         }
         self.announce.send_replace(self.settings.clone());
-        let reverted = self.put_everything_back().await.map_err(failed)?;
+        let reverted = self.put_back(|_| true).await.map_err(failed)?;
         for job in acting {
             let directory = self.places.overrides();
             overrides::set_mode(&directory, job, Some(Mode::Observe)).map_err(failed)?;

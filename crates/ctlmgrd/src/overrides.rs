@@ -15,6 +15,7 @@ pub(crate) fn set_mode(directory: &Path, job: Job, mode: Option<Mode>) -> io::Re
     let (table, file) = match job {
         Job::Memory => ("memory", "zz-mode.toml"),
         Job::Starts => ("starts", "zz-mode-starts.toml"),
+        Job::Place => ("place", "zz-mode-place.toml"),
     };
     put(directory, file, mode.map(|mode| format!("[{table}]\nmode = \"{mode}\"\n")))
 }

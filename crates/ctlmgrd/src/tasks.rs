@@ -1,4 +1,4 @@
-//! Tasks beside the loop: the gate of starts, and the count of traffic.
+//! Tasks beside the loop: the gate of starts, the count of traffic, and placement.
 
 use ctlmgr_act::SystemdBus;
 use ctlmgr_model::Settings;
@@ -9,7 +9,7 @@ use tracing::warn;
 use crate::daemon::Daemon;
 use crate::gate::late::Hand;
 use crate::places::Places;
-use crate::{gate, traffic};
+use crate::{gate, place, traffic};
 
 /// Opens the gate; returns the way to it, and what shows its queue.
 pub(crate) fn open_gate(
@@ -35,11 +35,30 @@ pub(crate) fn open_gate(
     (sender, queue)
 }
 
+/// Places containers, where there are several domains.
+pub(crate) fn place(
+    daemon: &Daemon<SystemdBus>,
+    settings: watch::Receiver<Settings>,
+    seen: watch::Receiver<traffic::Seen>,
+) -> watch::Receiver<ctlmgr_api::PlaceStatus> {
+    let parts = place::Parts {
+        settings,
+        seen,
+        containers: daemon.containers.clone(),
+        host: daemon.places.host(),
+        actuator: daemon.actuator.clone(),
+        journal: daemon.journal.clone(),
+        permit: daemon.permit.clone(),
+        reports: daemon.reports.clone(),
+    };
+    place::watch(parts, open_profiles(&daemon.places))
+}
+
 /// Counts who talks to whom, where that is wanted.
 pub(crate) fn watch_traffic(
     daemon: &Daemon<SystemdBus>,
     settings: watch::Receiver<Settings>,
-) -> watch::Receiver<ctlmgr_api::Graph> {
+) -> watch::Receiver<traffic::Seen> {
     let host = daemon.places.host();
     let topology = ctlmgr_sense::read_topology(&host);
     traffic::watch(traffic::Parts {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctlmgr_api::{Graph, GraphEdge, GraphNode};
-use ctlmgr_model::{CgroupId, CountTraffic, Settings};
+use ctlmgr_model::{CgroupId, CountTraffic, Mode, Settings};
 use ctlmgr_sense::{Containers, Members, Sensor};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -38,33 +38,47 @@ pub(crate) struct Parts {
     pub has_choice: bool,
 }
 
-/// Starts the task; returns what shows the graph.
-pub(crate) fn watch(parts: Parts) -> watch::Receiver<Graph> {
-    let (publish, graph) = watch::channel(Graph::default());
-    tokio::spawn(follow(parts, publish));
-    graph
+/// What one reading saw.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    pub graph: Graph,
+    pub members: Members,
+    /// Bytes per second between two containers, by their full ids.
+    pub pairs: Vec<(String, String, u64)>,
+    /// Processors that each keeps busy, in thousandths.
+    pub cpu_milli: BTreeMap<String, u64>,
 }
 
-async fn follow(mut parts: Parts, publish: watch::Sender<Graph>) {
+/// Starts the task; returns what it sees.
+pub(crate) fn watch(parts: Parts) -> watch::Receiver<Seen> {
+    let (publish, seen) = watch::channel(Seen::default());
+    tokio::spawn(follow(parts, publish));
+    seen
+}
+
+async fn follow(mut parts: Parts, publish: watch::Sender<Seen>) {
     let mut counting = Counting::default();
     loop {
-        let wanted = match parts.settings.borrow_and_update().place.traffic {
+        let place = parts.settings.borrow_and_update().place.clone();
+        let is_counted = match place.traffic {
             CountTraffic::Auto => parts.has_choice,
             CountTraffic::On => true,
             CountTraffic::Off => false,
         };
+        let is_read = is_counted || parts.has_choice && place.mode != Mode::Off;
         let (cgroups, sensor) = (parts.cgroups.clone(), parts.sensor.clone());
         let containers = parts.containers.borrow_and_update().clone();
         // The kernel and its files are read off the runtime's own threads.
         let read = tokio::task::spawn_blocking(move || {
-            counting.want(wanted, &cgroups);
-            let graph = counting.read(&sensor, &containers);
-            (counting, graph)
+            counting.want(is_counted, &cgroups);
+            let seen = counting.read(is_read, &sensor, &containers);
+            (counting, seen)
         });
-        let Ok((back, graph)) = read.await else { return };
+        let Ok((back, seen)) = read.await else { return };
         counting = back;
-        publish.send_replace(graph);
-        let pause = if wanted { EVERY } else { Duration::from_secs(3600) };
+        // What could not be read says nothing: what was seen last stays.
+        seen.into_iter().for_each(|seen| drop(publish.send_replace(seen)));
+        let pause = if is_read { EVERY } else { Duration::from_secs(3600) };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             changed = parts.settings.changed() => match changed {
@@ -104,20 +118,27 @@ impl Counting {
         }
     }
 
-    fn read(&mut self, sensor: &Sensor, containers: &Containers) -> Graph {
+    /// `None` if the hierarchy could not be read.
+    fn read(&mut self, is_read: bool, sensor: &Sensor, containers: &Containers) -> Option<Seen> {
         let said = match (&self.source, &self.refused) {
             (Some(_), _) => "on",
             (None, Some(why)) => why.as_str(),
             (None, None) => "off",
         };
         let traffic = said.to_owned();
-        let Some(source) = &self.source else { return Graph { traffic, ..Graph::default() } };
+        if !is_read {
+            return Some(Seen { graph: Graph { traffic, ..Graph::default() }, ..Seen::default() });
+        }
+        let members = sensor.members();
+        let members = members.inspect_err(|e| warn!(error = ctlmgr_host::chain(e), "not read"));
+        let members = members.ok()?;
         let now = Instant::now();
         let passed = self.read_at.replace(now).map(|before| now.duration_since(before));
-        let members = sensor.members().unwrap_or_default();
-        let totals = Totals::new(source(), &members, containers);
+        let sent = self.source.as_ref().map(|source| source()).unwrap_or_default();
+        let totals = Totals::new(sent, &members, containers);
         self.rates.follow(&totals, passed);
-        self.rates.graph(traffic, &totals, containers)
+        let graph = self.rates.graph(traffic, &totals, containers);
+        Some(self.rates.seen(graph, members))
     }
 }
 
@@ -223,6 +244,12 @@ impl Rates {
         follow_all(&mut self.pairs, &totals.pairs, passed);
         follow_all(&mut self.outside, &totals.outside, passed);
         follow_all(&mut self.cpu_usec, &totals.cpu_usec, passed);
+    }
+
+    fn seen(&self, graph: Graph, members: Members) -> Seen {
+        let pairs = self.pairs.iter().map(|((a, b), r)| (a.clone(), b.clone(), r.rounded()));
+        let cpus = self.cpu_usec.iter().map(|(id, r)| (id.clone(), r.rounded() / 1000));
+        Seen { graph, members, pairs: pairs.collect(), cpu_milli: cpus.collect() }
     }
 
     fn graph(&self, traffic: String, totals: &Totals, containers: &Containers) -> Graph {

@@ -35,8 +35,18 @@ pub async fn revert<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &Arc<Mutex<Journal>>,
 ) -> Result<Vec<Reverted>> {
+    revert_some(actuator, journal, |_| true).await
+}
+
+/// The same for some knobs only.
+pub(crate) async fn revert_some<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &Arc<Mutex<Journal>>,
+    which: impl Fn(Knob) -> bool,
+) -> Result<Vec<Reverted>> {
     let mut result = Vec::new();
     let mut entries = with_journal(journal, Journal::entries).await?;
+    entries.retain(|saved| which(saved.knob));
     // Who is held back is let go first: the manager writes memory.high along with other values.
     let is_limit = |knob| matches!(knob, Knob::MemoryHigh | Knob::CgroupFreeze);
     entries.sort_by_key(|saved| !is_limit(saved.knob));
@@ -71,11 +81,11 @@ fn report(saved: &Saved, undone: &Undone) {
     let (path, knob) = (&saved.path, saved.knob);
     match undone {
         Undone::PutBack => {
-            info!(%path, %knob, "{path} {knob}: put back to {}", knob.words(saved.prior));
+            info!(%path, %knob, "{path} {knob}: put back to {}", knob.words(saved.prior.clone()));
         }
         Undone::Vanished => info!(%path, %knob, "{path} {knob}: gone, nothing to put back"),
         Undone::LeftToOthers(value) => {
-            warn!(%path, %knob, "{path} {knob}: {} by another writer since, left alone", knob.words(*value));
+            warn!(%path, %knob, "{path} {knob}: {} by another writer since, left alone", knob.words(value.clone()));
         }
         Undone::Failed(error) => warn!(%path, %knob, error, "{path} {knob}: failed to put back"),
     }
@@ -92,15 +102,15 @@ pub async fn differences<U: UnitProperties>(
     let mut result = Vec::new();
     for saved in with_journal(journal, Journal::entries).await? {
         let present = actuator.present(&saved)?;
-        if present.is_none_or(|value| value == saved.prior) {
+        if present.as_ref().is_none_or(|value| *value == saved.prior) {
             continue;
         }
         result.push(Difference {
             path: saved.path.to_string(),
             knob: saved.knob.to_string(),
-            prior_bytes: saved.prior.0,
-            ours_bytes: saved.ours.0,
-            present_bytes: present.map(|b| b.0),
+            prior: saved.prior,
+            ours: saved.ours,
+            present,
         });
     }
     Ok(result)

@@ -10,6 +10,7 @@ use ctlmgr_act::{Actuator, RECLAIM_TIME, Stopper, UnitProperties};
 use ctlmgr_host::chain;
 use ctlmgr_model::{
     Action, Bytes, CgroupId, CgroupPath, Knob, Millis, Outcome, Saved, Snapshot, Step, Undone,
+    Value,
 };
 use ctlmgr_sense::{Glance, Query, Sensor};
 use glob::Pattern;
@@ -30,6 +31,8 @@ pub(crate) enum Report {
     Reclaimed(Vec<(Step, Outcome)>),
     /// A workload was stopped, or not.
     Stopped(Step, Outcome),
+    /// A workload was placed, or only would be.
+    Placed(Step, Option<Outcome>),
 }
 
 /// Reads the host once.
@@ -65,7 +68,10 @@ impl Work {
         let mut work = Work::default();
         for step in steps {
             match step.action {
-                Action::Set { .. } | Action::Release { .. } => work.writes.push(step),
+                Action::Set { .. }
+                | Action::Release { .. }
+                | Action::Pin { .. }
+                | Action::Unpin { .. } => work.writes.push(step),
                 Action::Reclaim { .. } => work.reclaims.push(step),
                 Action::Stop { .. } => work.stops.push(step),
             }
@@ -148,13 +154,14 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
             Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk).await)
         }
         (Action::Release { knob, prior, .. }, _) => {
-            let (path, knob) = (step.path.clone(), *knob);
-            let saved = with_journal(journal, move |j| j.find(&path, knob)).await?;
-            let Some(saved) = saved else { return Ok(Outcome::Vanished) };
-            let saved = Saved { prior: *prior, ..saved };
-            Ok(outcome(give_back(actuator, journal, &saved).await))
+            release(actuator, journal, (&step.path, *knob), (*prior).into()).await
         }
-        (Action::Set { .. } | Action::Stop { .. }, None) => Ok(Outcome::Vanished),
+        (Action::Unpin { knob, prior, .. }, _) => {
+            release(actuator, journal, (&step.path, *knob), prior.clone().into()).await
+        }
+        (Action::Set { .. } | Action::Pin { .. } | Action::Stop { .. }, None) => {
+            Ok(Outcome::Vanished)
+        }
         (_, Some(saved)) if actuator.is_overtaken(&saved) => Ok(Outcome::Overtaken),
         (_, Some(saved)) => {
             let had_setting = actuator.has_setting(&saved);
@@ -163,6 +170,20 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
             Ok(actuator.set(&saved).await)
         }
     }
+}
+
+/// Gives back what the journal knows of a knob.
+async fn release<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    (path, knob): (&CgroupPath, Knob),
+    prior: Value,
+) -> anyhow::Result<Outcome> {
+    let path = path.clone();
+    let saved = with_journal(journal, move |j| j.find(&path, knob)).await?;
+    let Some(saved) = saved else { return Ok(Outcome::Vanished) };
+    let saved = Saved { prior, ..saved };
+    Ok(outcome(give_back(actuator, journal, &saved).await))
 }
 
 /// Reclaim where the kernel has no file for it, by a limit that the journal knows of; returns what

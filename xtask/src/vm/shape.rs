@@ -37,6 +37,11 @@ impl Default for Shape {
 }
 
 impl Shape {
+    /// Four last-level caches of two processors, on two memory nodes.
+    pub fn domains() -> Shape {
+        Shape { cpus: 8, l3: 4, numa: 2, ..Shape::default() }
+    }
+
     /// A name that differs between shapes; machines with one name can share a saved state.
     pub fn name(&self) -> String {
         let iops = self.throttled_iops.unwrap_or(0);

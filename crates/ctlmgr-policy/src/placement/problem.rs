@@ -80,6 +80,18 @@ pub enum Contradiction {
     },
 }
 
+impl Contradiction {
+    /// Whom it is about.
+    pub fn workload(&self) -> usize {
+        match self {
+            Contradiction::PinnedNowhere { workload }
+            | Contradiction::PinnedTooWide { workload, .. }
+            | Contradiction::SharedExclusive { workload, .. }
+            | Contradiction::TooExclusive { workload, .. } => *workload,
+        }
+    }
+}
+
 /// Units and their edges, as the search sees them.
 #[derive(Debug, Clone)]
 pub(super) struct Graph {

@@ -58,7 +58,7 @@ impl Known {
 
 /// What containers that do the same have in common: the compose service, else image and command,
 /// else the name.
-fn key(workload: &Workload, facts: &ContainerFacts) -> String {
+pub(crate) fn key(workload: &Workload, facts: &ContainerFacts) -> String {
     let service = workload.label("com.docker.compose.service");
     match (workload.project(), service) {
         (Some(project), Some(service)) => format!("{project}/{service}"),

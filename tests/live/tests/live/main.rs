@@ -1,6 +1,7 @@
 //! Live tests: they run in one guest as root, one after the other, and each leaves it as it was.
 
-// libtest runs tests in the order of their names: installation first, removal last.
+// libtest runs tests in the order of their names: installation first, removal last. Those of many_domains
+// need another machine.
 mod a_install;
 mod b_product;
 mod c_batches;
@@ -10,3 +11,4 @@ mod c_place;
 mod c_rungs;
 mod c_starts;
 mod d_removal;
+mod many_domains;

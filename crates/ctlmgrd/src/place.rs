@@ -1,0 +1,167 @@
+//! Placement: from what was seen of containers to lists of processors, beside the loop.
+//!
+//! A task of its own: it follows the count of traffic, decides ([`ctlmgr_policy::pins`]), and carries out,
+//! one list after the other. It alone writes lists; undo, which the loop does, takes the permit first.
+
+mod reading;
+mod usage;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ctlmgr_act::{Actuator, UnitProperties};
+use ctlmgr_api::PlaceStatus;
+use ctlmgr_host::Host;
+use ctlmgr_model::{Millis, Mode, Outcome, PlaceReading, PlaceSettings, Settings, Step};
+use ctlmgr_policy::pins::{PinState, decide};
+use ctlmgr_sense::Containers;
+use ctlmgr_store::{Journal, Profiles};
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, warn};
+
+use crate::gate::late::Permit;
+use crate::traffic::Seen;
+use crate::undo::{SharedJournal, with_journal};
+use crate::workers::{Report, carry_out_one};
+
+use self::reading::Watched;
+
+/// What the task listens to, reads and writes.
+pub(crate) struct Parts<U> {
+    pub settings: watch::Receiver<Settings>,
+    pub seen: watch::Receiver<Seen>,
+    pub containers: watch::Receiver<Containers>,
+    pub host: Host,
+    pub actuator: Arc<Actuator<U>>,
+    /// Without one nothing is written.
+    pub journal: Option<SharedJournal>,
+    /// Whether it may write; held while it does.
+    pub permit: Permit,
+    pub reports: mpsc::Sender<Report>,
+}
+
+/// Starts the task, with the store of what was learned before; returns what it decides.
+pub(crate) fn watch<U: UnitProperties>(
+    parts: Parts<U>,
+    store: Option<Profiles>,
+) -> watch::Receiver<PlaceStatus> {
+    let (publish, status) = watch::channel(PlaceStatus::default());
+    let watched = Watched::new(parts.host.clone(), store);
+    let placing = Placing { parts, state: PinState::default(), started: Instant::now() };
+    tokio::spawn(placing.follow(watched, publish));
+    status
+}
+
+struct Placing<U> {
+    parts: Parts<U>,
+    state: PinState,
+    started: Instant,
+}
+
+impl<U: UnitProperties> Placing<U> {
+    /// Until the daemon ends.
+    async fn follow(mut self, mut watched: Watched, publish: watch::Sender<PlaceStatus>) {
+        self.recover().await;
+        loop {
+            let settings = self.parts.settings.borrow_and_update().clone();
+            let seen = self.parts.seen.borrow_and_update().clone();
+            let containers = self.parts.containers.borrow().clone();
+            if !self.may_act(&settings.place) {
+                self.let_go().await;
+            }
+            let plan = match settings.place.mode {
+                Mode::Off => None,
+                Mode::Observe | Mode::Act => {
+                    let now = self.now();
+                    let read = tokio::task::spawn_blocking(move || {
+                        let reading = watched.read(now, &settings, &seen, &containers);
+                        (watched, reading, settings)
+                    });
+                    let Ok((back, reading, settings)) = read.await else { return };
+                    watched = back;
+                    let Some(plan) = self.turn(settings.place, reading).await else { return };
+                    Some(plan)
+                }
+            };
+            let mode = self.parts.settings.borrow().place.mode;
+            publish.send_replace(PlaceStatus { mode, plan });
+            let changed = tokio::select! {
+                changed = self.parts.seen.changed() => changed,
+                changed = self.parts.settings.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn now(&self) -> Millis {
+        Millis(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX).max(1))
+    }
+
+    fn may_act(&self, settings: &PlaceSettings) -> bool {
+        settings.mode == Mode::Act && self.parts.journal.is_some()
+    }
+
+    /// Lists of an earlier run are ours to go on with, or to give back.
+    async fn recover(&mut self) {
+        let Some(journal) = &self.parts.journal else { return };
+        match with_journal(journal, Journal::entries).await {
+            Ok(entries) => entries.iter().for_each(|saved| self.state.adopt(saved)),
+            Err(error) => warn!(error = format!("{error:#}"), "the undo journal cannot be read"),
+        }
+    }
+
+    /// Gives back what is ours; what fails is tried again the next time.
+    async fn let_go(&mut self) {
+        let steps = self.state.release_all();
+        if steps.is_empty() {
+            // So that whoever acts again later begins anew.
+            self.state = PinState::default();
+        }
+        self.carry_out(steps).await;
+    }
+
+    /// Decides, and does it or only says it; `None` if deciding broke.
+    async fn turn(
+        &mut self,
+        settings: PlaceSettings,
+        reading: PlaceReading,
+    ) -> Option<ctlmgr_model::PlacePlan> {
+        let acts = self.may_act(&settings);
+        let state = std::mem::take(&mut self.state);
+        let decided = tokio::task::spawn_blocking(move || decide(&settings, state, &reading)).await;
+        let (plan, state) =
+            decided.inspect_err(|error| warn!(%error, "deciding places broke")).ok()?;
+        self.state = state;
+        match acts {
+            true => self.carry_out(plan.steps.clone()).await,
+            false => {
+                for step in plan.steps.clone() {
+                    let _ = self.parts.reports.send(Report::Placed(step, None)).await;
+                }
+            }
+        }
+        Some(plan)
+    }
+
+    async fn carry_out(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            let Some(outcome) = self.carry_out_one(&step).await else { return };
+            self.state.learn(&step, &outcome, self.now());
+            let _ = self.parts.reports.send(Report::Placed(step, Some(outcome))).await;
+        }
+    }
+
+    /// `None` if nothing may be written now: undo is under way, or was done.
+    async fn carry_out_one(&self, step: &Step) -> Option<Outcome> {
+        let journal = self.parts.journal.as_ref()?;
+        let may_write = self.parts.permit.lock().await;
+        if !*may_write {
+            debug!(%step, "not now");
+            return None;
+        }
+        let outcome = carry_out_one(&self.parts.actuator, journal, step, Instant::now()).await;
+        Some(outcome.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))))
+    }
+}
