@@ -22,6 +22,9 @@ _ctlmgr() {
             ctlmgr,bench)
                 cmd="ctlmgr__subcmd__bench"
                 ;;
+            ctlmgr,coalesce)
+                cmd="ctlmgr__subcmd__coalesce"
+                ;;
             ctlmgr,config)
                 cmd="ctlmgr__subcmd__config"
                 ;;
@@ -121,6 +124,24 @@ _ctlmgr() {
             ctlmgr__subcmd__bench__subcmd__help,l3)
                 cmd="ctlmgr__subcmd__bench__subcmd__help__subcmd__l3"
                 ;;
+            ctlmgr__subcmd__coalesce,advise)
+                cmd="ctlmgr__subcmd__coalesce__subcmd__advise"
+                ;;
+            ctlmgr__subcmd__coalesce,build)
+                cmd="ctlmgr__subcmd__coalesce__subcmd__build"
+                ;;
+            ctlmgr__subcmd__coalesce,help)
+                cmd="ctlmgr__subcmd__coalesce__subcmd__help"
+                ;;
+            ctlmgr__subcmd__coalesce__subcmd__help,advise)
+                cmd="ctlmgr__subcmd__coalesce__subcmd__help__subcmd__advise"
+                ;;
+            ctlmgr__subcmd__coalesce__subcmd__help,build)
+                cmd="ctlmgr__subcmd__coalesce__subcmd__help__subcmd__build"
+                ;;
+            ctlmgr__subcmd__coalesce__subcmd__help,help)
+                cmd="ctlmgr__subcmd__coalesce__subcmd__help__subcmd__help"
+                ;;
             ctlmgr__subcmd__config,check)
                 cmd="ctlmgr__subcmd__config__subcmd__check"
                 ;;
@@ -168,6 +189,9 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__help,bench)
                 cmd="ctlmgr__subcmd__help__subcmd__bench"
+                ;;
+            ctlmgr__subcmd__help,coalesce)
+                cmd="ctlmgr__subcmd__help__subcmd__coalesce"
                 ;;
             ctlmgr__subcmd__help,config)
                 cmd="ctlmgr__subcmd__help__subcmd__config"
@@ -240,6 +264,12 @@ _ctlmgr() {
                 ;;
             ctlmgr__subcmd__help__subcmd__bench,l3)
                 cmd="ctlmgr__subcmd__help__subcmd__bench__subcmd__l3"
+                ;;
+            ctlmgr__subcmd__help__subcmd__coalesce,advise)
+                cmd="ctlmgr__subcmd__help__subcmd__coalesce__subcmd__advise"
+                ;;
+            ctlmgr__subcmd__help__subcmd__coalesce,build)
+                cmd="ctlmgr__subcmd__help__subcmd__coalesce__subcmd__build"
                 ;;
             ctlmgr__subcmd__help__subcmd__config,check)
                 cmd="ctlmgr__subcmd__help__subcmd__config__subcmd__check"
@@ -431,7 +461,7 @@ _ctlmgr() {
 
     case "${cmd}" in
         ctlmgr)
-            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology bench place help"
+            opts="-h -V --json --socket --help --version status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology coalesce bench place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -709,6 +739,132 @@ _ctlmgr() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__coalesce)
+            opts="-h --json --socket --help advise build help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__coalesce__subcmd__advise)
+            opts="-h --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__coalesce__subcmd__build)
+            opts="-t -o -h --tag --output --replace --json --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --tag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -t)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__coalesce__subcmd__help)
+            opts="advise build help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__coalesce__subcmd__help__subcmd__advise)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__coalesce__subcmd__help__subcmd__build)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__coalesce__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -1009,7 +1165,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help)
-            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology bench place help"
+            opts="status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology coalesce bench place help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1107,6 +1263,48 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__help__subcmd__bench__subcmd__l3)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__coalesce)
+            opts="advise build"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__coalesce__subcmd__advise)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        ctlmgr__subcmd__help__subcmd__coalesce__subcmd__build)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -6,7 +6,8 @@ printf '[place]\ntraffic = "on"\nlearn_secs = 10\ncool_down_secs = 10\n' >/etc/c
 systemctl restart ctlmgr.service
 import lab-talk /run/in/talk
 docker network create town >/dev/null
-services=$(echo "$edges" | tr ',' '\n' | tr ':' ' ' | awk '{print $2; print $1}' | awk '!seen[$1]++')
+# Callees before their callers.
+services=$(echo "$edges" | tr ',' '\n' | awk -F: '{print $2, $1}' | tsort)
 address() { docker inspect -f '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}' "$1"; }
 calls_of() { echo "$edges" | tr ',' '\n' | grep "^$1:" || true; }
 

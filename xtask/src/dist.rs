@@ -29,12 +29,28 @@ pub fn run() -> Result<PathBuf> {
         let from = target().join("release").join(program);
         install(&from, &tree.join(directory).join(program), 0o755)?;
     }
+    install(&init()?, &tree.join("usr/libexec/ctlmgr/ctlmgr-init"), 0o755)?;
     let config = tree.join("etc/ctlmgr/config.d/10-ctlmgr.toml");
     install(Path::new("config/10-ctlmgr.toml"), &config, 0o644)?;
     man::install(&tree)?;
     install(Path::new("CHANGELOG.md"), &tree.join("usr/share/doc/ctlmgr/changelog.md"), 0o644)?;
     control(&tree)?;
     pack(&tree)
+}
+
+/// The first process of coalesced containers; static, because nobody knows which C library is there.
+fn init() -> Result<PathBuf> {
+    let host = host()?;
+    let build = ["rustc", "--release", "--locked", "--package", "ctlmgr-init", "--target", &host];
+    sh::run(sh::cargo(&build).args(["--", "-C", "target-feature=+crt-static"]))?;
+    Ok(target().join(host).join("release/ctlmgr-init"))
+}
+
+/// The platform that the compiler runs on.
+pub fn host() -> Result<String> {
+    let text = sh::output(&mut sh::command(&["rustc", "-vV"]))?;
+    let host = text.lines().find_map(|l| l.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc names no host")
 }
 
 /// The build directory, wherever it was put.

@@ -61,10 +61,9 @@ impl Kit {
 /// The load generator as one static file, so that its container needs nothing else; beside it is
 /// `talk`, the small service.
 pub fn hog() -> Result<PathBuf> {
-    let host = sh::output(&mut sh::command(&["rustc", "-vV"]))?;
-    let host =
-        host.lines().find_map(|l| l.strip_prefix("host: ")).context("rustc names no host")?;
-    let build = ["rustc", "--quiet", "--release", "--locked", "--package", "hog", "--target", host];
+    let host = dist::host()?;
+    let build =
+        ["rustc", "--quiet", "--release", "--locked", "--package", "hog", "--target", &host];
     for program in ["hog", "talk"] {
         let arguments = ["--bin", program, "--", "-C", "target-feature=+crt-static"];
         sh::run(sh::cargo(&build).args(arguments))?;

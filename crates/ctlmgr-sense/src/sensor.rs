@@ -69,7 +69,7 @@ pub struct Members {
     pub of_cgroup: BTreeMap<CgroupId, String>,
     /// Processor time of each container since it was started, in microseconds.
     pub cpu_usec: BTreeMap<String, u64>,
-    /// Where each container is, and what it may run on.
+    /// Where each container of the system is, and what it may run on; users' own are not in it.
     pub cpusets: BTreeMap<String, Cpuset>,
 }
 
@@ -172,8 +172,11 @@ impl Sensor {
             let Kind::Container(id) = kind else { continue };
             let Some(dir) = self.cgroups.open(&path)? else { continue };
             members.cpu_usec.insert(id.clone(), read_activity(&dir).io.cpu_usec);
-            let cpuset = self.cpuset(&path, &dir)?;
-            members.cpusets.extend(cpuset.map(|cpuset| (id.clone(), cpuset)));
+            // Below a user's manager anybody may give a cgroup the name of another's container.
+            if !path.ancestors().any(|a| is_user_manager(&a)) {
+                let cpuset = self.cpuset(&path, &dir)?;
+                members.cpusets.extend(cpuset.map(|cpuset| (id.clone(), cpuset)));
+            }
             self.note_below(&path, &id, NESTED, &mut members)?;
         }
         Ok(members)
@@ -283,4 +286,38 @@ fn container(query: &Query, id: String, group: Group) -> Workload {
     let facts = facts.unwrap_or_else(|| ContainerFacts { id, ..ContainerFacts::default() });
     let name = facts.name.clone().unwrap_or_else(|| facts.id.chars().take(12).collect());
     Workload { name: WorkloadName(name), source: Source::Container(facts), group }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read_and_those_of_users_managers_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("sys/fs/cgroup");
+        let (ours, theirs) = ("a".repeat(64), "b".repeat(64));
+        let write = |path: &str, file: &str, text: &str| {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+            std::fs::write(root.join(path).join(file), text).unwrap();
+        };
+        write("", "cgroup.controllers", "cpuset");
+        write("", "cpuset.cpus.effective", "0-7\n");
+        let scope = format!("system.slice/docker-{ours}.scope");
+        let user = format!("user.slice/user-1.slice/user@1.service/docker-{theirs}.scope");
+        for path in [&scope, &user] {
+            write(path, "cpuset.cpus", "2-3\n");
+            write(path, "cpuset.mems", "\n");
+            write(path, "cpu.stat", "usage_usec 5\n");
+        }
+        let members = Sensor::new(Host::fake(dir.path())).unwrap().members().unwrap();
+        assert_eq!(members.cpu_usec.len(), 2);
+        let cpuset = &members.cpusets[&ours];
+        // The slice has no list of its own, so the root's holds.
+        assert_eq!(
+            (cpuset.cpus.to_string(), cpuset.allowed.to_string()),
+            ("2-3".into(), "0-7".into())
+        );
+        assert!(cpuset.mems.is_empty() && !members.cpusets.contains_key(&theirs));
+    }
 }

@@ -132,6 +132,12 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
     },
+    /// Two containers that talk much as one.
+    Coalesce {
+        /// What to do.
+        #[command(subcommand)]
+        command: CoalesceCommand,
+    },
     /// Measure this machine; needs no daemon.
     Bench {
         /// What of it.
@@ -143,6 +149,35 @@ pub enum Command {
         /// Which one.
         #[command(subcommand)]
         command: PlaceCommand,
+    },
+}
+
+/// Commands on coalescing.
+#[derive(Debug, Subcommand)]
+pub enum CoalesceCommand {
+    /// Say which pairs of containers talk most, whether each could be one container, and if not, why not.
+    ///
+    /// Needs ctlmgrd, place.traffic and the docker command. Changes nothing.
+    Advise,
+    /// Build an image that runs both of two containers, the first one first, and say how to run it.
+    ///
+    /// Needs the docker command. Both go on running; nothing is replaced. The image has the files of both
+    /// images and a small init that hands signals on and ends when one of them ends. Their own environment is
+    /// not in the image but in the compose override, or in the words for docker run.
+    Build {
+        /// Name of the container that starts first.
+        first: String,
+        /// Name of the other.
+        second: String,
+        /// Name of the new image.
+        #[arg(long, short)]
+        tag: String,
+        /// The compose override, for containers of a compose project.
+        #[arg(long, short, value_name = "FILE", default_value = "compose.coalesced.yaml")]
+        output: PathBuf,
+        /// Replace an image of that name, and the file.
+        #[arg(long)]
+        replace: bool,
     },
 }
 

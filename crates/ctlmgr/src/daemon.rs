@@ -56,6 +56,7 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             | Command::Replay { .. }
             | Command::Memory { .. }
             | Command::Batch { .. }
+            | Command::Coalesce { .. }
             | Command::Bench { .. }
             | Command::Place { .. }
             | Command::Topology { .. } => {

@@ -16,11 +16,7 @@ use crate::{Failure, offline, place_plan, show};
 
 /// `ctlmgr place suggest`.
 pub(crate) fn suggest(socket: &Path, json: bool) -> Result<u8, Failure> {
-    let graph = read(socket)?;
-    if graph.traffic != "on" {
-        let message = format!("traffic between containers is not counted: {}", graph.traffic);
-        return Err(Failure::bad_input(anyhow!(message)));
-    }
+    let graph = counted(socket)?;
     let topology = offline::topology(Path::new("/"))?;
     place_plan::run_text(&input(&graph, &topology).to_string(), None, json)
 }
@@ -49,6 +45,16 @@ fn thousandths(value: u64) -> f64 {
 fn get<T: serde::de::DeserializeOwned>(socket: &Path, path: &str) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(Client::new(socket).get(path))?)
+}
+
+/// The graph, or an error that says why there is none.
+pub(crate) fn counted(socket: &Path) -> Result<Graph, Failure> {
+    let graph = read(socket)?;
+    if graph.traffic != "on" {
+        let message = format!("traffic between containers is not counted: {}", graph.traffic);
+        return Err(Failure::bad_input(anyhow!(message)));
+    }
+    Ok(graph)
 }
 
 fn read(socket: &Path) -> Result<Graph, Failure> {

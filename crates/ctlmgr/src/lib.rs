@@ -6,6 +6,7 @@
 mod batch_plan;
 mod batch_run;
 pub mod cli;
+mod coalesce;
 mod config;
 mod daemon;
 mod docker;
@@ -82,6 +83,7 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Config { root, command: ConfigCommand::Check } => config::check(&root, json),
         Command::Config { root, command: ConfigCommand::Show } => config::show(&root, json),
         Command::Topology { root, svg } => topology::run(&root, svg.as_ref(), json),
+        Command::Coalesce { command } => coalesce::run(&cli.socket, command, json),
         Command::Bench { command: BenchCommand::L3 } => l3::run(json),
         Command::Doctor => offline::doctor(json),
         Command::Docker { command } => docker::run(&command, json),

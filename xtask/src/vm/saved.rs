@@ -65,10 +65,22 @@ fn ensure(shape: &Shape) -> Result<Saved> {
     let directory = image.directory.join(format!("{accelerator}-{}", shape.name()));
     let saved = Saved { image, shape: shape.clone(), accelerator, directory };
     if !saved.directory.join("complete").exists() {
-        boot_and_save(&saved)?;
+        boot(&saved)?;
         std::fs::write(saved.directory.join("complete"), "")?;
     }
     Ok(saved)
+}
+
+/// Emulated processors that come up at the same time crash QEMU 10 now and then; that is its fault, and no
+/// other one is tried again.
+fn boot(saved: &Saved) -> Result<()> {
+    match boot_and_save(saved) {
+        Err(error) if format!("{error:#}").contains("iotlb_to_section") => {
+            sh::say("QEMU crashed while processors came up (iotlb_to_section); booting once more");
+            boot_and_save(saved)
+        }
+        done => done,
+    }
 }
 
 /// A fresh guest of this shape with `put` in /run/in, ready for commands.

@@ -55,11 +55,8 @@ impl Shape {
     pub fn words(&self, accelerator: &str) -> Vec<String> {
         let memory = self.memory;
         let mut words = vec!["-m".to_owned(), memory.to_string()];
-        let model = match (accelerator, self.l3) {
-            ("kvm", _) => "host",
-            (_, 1) => "max",
-            _ => "EPYC-Rome",
-        };
+        // Under emulation EPYC models show a cache for every processor.
+        let model = if accelerator == "kvm" { "host" } else { "max" };
         words.extend(["-cpu".to_owned(), model.to_owned()]);
         let cores = self.cpus / self.l3.max(1);
         // One L3 per socket is what QEMU shows reliably.

@@ -1,0 +1,151 @@
+//! How the coalesced container is run in place of the two: a compose override, or words for `docker run`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::build::ENTRY;
+use super::inspect::Service;
+
+const PROJECT: &str = "com.docker.compose.project";
+const SERVICE: &str = "com.docker.compose.service";
+
+/// The environment of both, each variable with the number of its service in front.
+fn environment(services: [&Service; 2]) -> BTreeMap<String, String> {
+    let numbered = services.into_iter().enumerate();
+    let own = |(index, s): (usize, &Service)| {
+        let name = move |(name, value): (&String, &String)| {
+            (format!("CTLMGR_{index}_{name}"), value.clone())
+        };
+        s.own_env.iter().map(name).collect::<Vec<_>>()
+    };
+    numbered.flat_map(own).collect()
+}
+
+/// Limits of both together; none if one has none.
+fn sum(a: u64, b: u64) -> Option<u64> {
+    (a > 0 && b > 0).then(|| a.saturating_add(b))
+}
+
+/// The compose project and services, if both are of one project.
+pub(super) fn project<'a>(a: &'a Service, b: &'a Service) -> Option<[&'a str; 3]> {
+    let label = |s: &'a Service, key| s.labels.get(key).map(String::as_str);
+    let project = label(a, PROJECT)?;
+    let is_one = label(b, PROJECT) == Some(project);
+    is_one.then_some([project, label(a, SERVICE)?, label(b, SERVICE)?])
+}
+
+/// The override for compose. JSON is YAML.
+pub(super) fn compose(a: &Service, b: &Service, image: &str) -> Option<String> {
+    let [project, first, second] = project(a, b)?;
+    let alias = |network: &String| {
+        let name = network.strip_prefix(project).and_then(|n| n.strip_prefix('_'));
+        (name.unwrap_or(network).to_owned(), json!({"aliases": [second]}))
+    };
+    let networks: serde_json::Map<String, Value> =
+        a.networks.union(&b.networks).map(alias).collect();
+    let mut merged = json!({
+        "image": image,
+        "entrypoint": [ENTRY],
+        "command": [],
+        "environment": environment([a, b]),
+        "extra_hosts": [format!("{first}:127.0.0.1"), format!("{second}:127.0.0.1")],
+        "networks": networks,
+    });
+    let lists = [("ports", &b.published), ("volumes", &b.mounted)];
+    for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        merged[name] = json!(list);
+    }
+    if let Some(memory) = sum(a.memory, b.memory) {
+        merged["mem_limit"] = json!(memory);
+    }
+    if let Some(nanos) = sum(a.nano_cpus, b.nano_cpus) {
+        merged["cpus"] = json!(cpus(nanos));
+    }
+    let services = json!({"services": {first: merged, second: {"scale": 0}}});
+    let text = serde_json::to_string_pretty(&services).unwrap_or_default();
+    Some(format!(
+        "# Made by `ctlmgr coalesce build`: {first} and {second} in one container. Leave this file out to go back.\n\
+         {text}\n"
+    ))
+}
+
+fn cpus(nanos: u64) -> String {
+    format!("{}.{:03}", nanos / 1_000_000_000, nanos / 1_000_000 % 1000)
+}
+
+/// Words for a shell.
+pub(super) fn docker_run(a: &Service, b: &Service, image: &str) -> String {
+    let mut words = vec!["docker".to_owned(), "run".to_owned(), "-d".to_owned()];
+    let mut add = |name: &str, value: String| words.extend([name.to_owned(), value]);
+    add("--name", format!("{}-{}", a.name, b.name));
+    let networks: BTreeSet<&String> = a.networks.intersection(&b.networks).collect();
+    networks.iter().take(1).for_each(|network| add("--network", (*network).clone()));
+    for s in [a, b] {
+        add("--network-alias", s.name.clone());
+        add("--add-host", format!("{}:127.0.0.1", s.name));
+        s.published.iter().for_each(|port| add("--publish", port.clone()));
+        s.mounted.iter().for_each(|volume| add("--volume", volume.clone()));
+    }
+    environment([a, b])
+        .into_iter()
+        .for_each(|(name, value)| add("--env", format!("{name}={value}")));
+    add("--restart", a.restart.clone());
+    sum(a.memory, b.memory).into_iter().for_each(|bytes| add("--memory", bytes.to_string()));
+    sum(a.nano_cpus, b.nano_cpus).into_iter().for_each(|nanos| add("--cpus", cpus(nanos)));
+    words.push(image.to_owned());
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(name: &str) -> Service {
+        let labels = [(PROJECT, "shop"), (SERVICE, name)];
+        Service {
+            name: format!("shop-{name}-1"),
+            own_env: [("KEY".to_owned(), format!("it's {name}"))].into(),
+            networks: ["shop_default".to_owned()].into(),
+            published: vec![format!("80:{}/tcp", name.len())],
+            restart: "always".to_owned(),
+            memory: 5,
+            labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
+            ..Service::default()
+        }
+    }
+
+    #[test]
+    fn the_override_runs_one_in_place_of_two() {
+        let text = compose(&service("web"), &service("cart"), "both:1").unwrap();
+        let (comment, json) = text.split_once('\n').unwrap();
+        assert!(comment.starts_with("# Made by"));
+        let read: Value = serde_json::from_str(json).unwrap();
+        let web = &read["services"]["web"];
+        assert_eq!((&web["image"], &web["mem_limit"]), (&json!("both:1"), &json!(10)));
+        assert_eq!(web["environment"]["CTLMGR_1_KEY"], "it's cart");
+        assert_eq!(web["networks"]["default"]["aliases"], json!(["cart"]));
+        assert_eq!(web["ports"], json!(["80:4/tcp"]), "those of the first are in its own file");
+        assert_eq!(read["services"]["cart"]["scale"], 0);
+        let other = Service { labels: BTreeMap::new(), ..service("x") };
+        assert_eq!(compose(&service("web"), &other, "both:1"), None);
+    }
+
+    #[test]
+    fn words_for_a_shell_are_quoted() {
+        let said = docker_run(&service("web"), &service("cart"), "both:1");
+        assert!(
+            said.starts_with("docker run -d --name shop-web-1-shop-cart-1 --network shop_default")
+        );
+        assert!(said.contains(r"--env 'CTLMGR_0_KEY=it'\''s web'"), "{said}");
+        assert!(said.ends_with("--restart always --memory 10 both:1"), "{said}");
+    }
+}

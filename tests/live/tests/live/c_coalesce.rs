@@ -1,0 +1,117 @@
+//! Two small services as one container, and back.
+
+use anyhow::{Result, ensure};
+use ctlmgr_live::{Ctlmgr, eventually, json, sh, status};
+
+const CONFIG: &str = "/etc/ctlmgr/config.d/50-place.toml";
+
+/// Makes an image from busybox: what `script` does in it, and `changes` to what it runs.
+fn image(name: &str, script: &str, changes: &[&str]) -> Result<()> {
+    let changes: String = changes.iter().map(|c| format!(" --change '{c}'")).collect();
+    sh(&format!(
+        "docker rm -f draft >/dev/null 2>&1; \
+         docker run --name draft --network none busybox sh -c '{script}' && \
+         docker commit{changes} draft {name} && docker rm draft"
+    ))
+    .map(drop)
+}
+
+/// The mall; all of it goes with this value.
+struct Mall;
+
+impl Mall {
+    fn open() -> Result<Mall> {
+        std::fs::write(CONFIG, "[place]\ntraffic = \"on\"\n")?;
+        sh("docker network create mall")?;
+        let mall = Mall;
+        let page = "mkdir /www && head -c 65536 /dev/zero >/www/index.html";
+        image(
+            "mall/web:1",
+            page,
+            &["CMD [\"httpd\",\"-f\",\"-p\",\"8080\",\"-h\",\"/www\"]", "EXPOSE 8080"],
+        )?;
+        let script = "echo \"while :; do wget -q -O /dev/null http://web:8080/ && echo got \\$GREETING; sleep 1; done\" >/cart.sh";
+        image("mall/cart:1", script, &["CMD [\"sh\",\"/cart.sh\"]"])?;
+        Ok(mall)
+    }
+
+    fn run_both(&self) -> Result<()> {
+        sh("docker run -d --name web --network mall mall/web:1")?;
+        let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
+        let address = sh(&format!("docker inspect -f '{format}' web"))?;
+        sh(&format!(
+            "docker run -d --name cart --network mall --add-host web:{address} --env GREETING=hi mall/cart:1"
+        ))?;
+        eventually("the cart gets what it asks for", || said("cart", "got hi"))
+    }
+}
+
+impl Drop for Mall {
+    fn drop(&mut self) {
+        let _ = status(&format!(
+            "docker rm -f web cart web-cart store draft; docker network rm mall; \
+             docker rmi -f mall/web:1 mall/cart:1 mall/redis:1 mall/both:1; rm -f {CONFIG}"
+        ));
+    }
+}
+
+fn said(container: &str, words: &str) -> Result<bool> {
+    Ok(sh(&format!("docker logs --tail 20 {container} 2>&1"))?.contains(words))
+}
+
+/// Bytes that came in over an interface of a container.
+fn received(container: &str, interface: &str) -> Result<u64> {
+    let text = sh(&format!("docker exec {container} cat /proc/net/dev"))?;
+    let line = text.lines().find_map(|l| l.trim().strip_prefix(interface)?.strip_prefix(':'));
+    Ok(line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0))
+}
+
+#[test]
+fn two_services_become_one_over_loopback_and_two_again() -> Result<()> {
+    let mall = Mall::open()?;
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    mall.run_both()?;
+    eventually("the pair is advised", || {
+        Ok(sh("ctlmgr coalesce advise")?.contains("can be coalesced"))
+    })?;
+    // A storage backend, by the name of its image.
+    sh(
+        "docker tag mall/web:1 mall/redis:1 && docker run -d --name store --network mall mall/redis:1",
+    )?;
+    let (code, why) = status("ctlmgr coalesce build cart store --tag mall/none:1")?;
+    ensure!(code == 2 && why.contains("storage backend (redis)"), "{code}: {why}");
+    let built = json("ctlmgr coalesce build web cart --tag mall/both:1 --json")?;
+    ensure!(said("cart", "got hi")?, "both go on");
+    let (code, why) = status("ctlmgr coalesce build web cart --tag mall/both:1")?;
+    ensure!(code == 2 && why.contains("is there already"), "{code}: {why}");
+    let list =
+        sh("docker run --rm --network none --entrypoint cat mall/both:1 /.ctlmgr/services.json")?;
+    ensure!(!list.contains("GREETING"), "its own environment is in the image: {list}");
+    sh("docker rm -f web cart")?;
+    sh(built["docker_run"].as_str().unwrap_or("false"))?;
+    eventually("the cart gets what it asks for", || said("web-cart", "got hi"))?;
+    let before = received("web-cart", "lo")?;
+    eventually("pages come", || Ok(received("web-cart", "lo")? > before + (128 << 10)))?;
+    ensure!(received("web-cart", "eth0")? < 64 << 10, "not over loopback");
+    sh("docker stop web-cart")?;
+    let code = sh("docker inspect -f '{{.State.ExitCode}}' web-cart")?;
+    ensure!(code == "143", "it did not end by its signal: {code}");
+    // Back.
+    sh("docker rm web-cart")?;
+    mall.run_both()
+}
+
+#[test]
+fn when_one_of_two_dies_the_container_ends_with_its_status() -> Result<()> {
+    let mall = Mall::open()?;
+    mall.run_both()?;
+    sh("ctlmgr coalesce build web cart --tag mall/both:1")?;
+    sh("docker rm -f web cart; \
+        docker run -d --name web-cart --network mall --add-host web:127.0.0.1 mall/both:1")?;
+    eventually("both run", || said("web-cart", "got"))?;
+    sh("docker exec web-cart pkill -KILL httpd")?;
+    let format = "{{.State.Running}} {{.State.ExitCode}}";
+    eventually("the container has ended", || {
+        Ok(sh(&format!("docker inspect -f '{format}' web-cart"))? == "false 137")
+    })
+}
