@@ -2,7 +2,7 @@
 . /run/in/lib.sh
 for setting in "$@"; do eval "${setting%%=*}='${setting#*=}'"; done
 install_ctlmgr /run/in/ctlmgr.deb
-printf '[place]\ntraffic = "on"\nlearn_secs = 10\ncool_down_secs = 10\n' >/etc/ctlmgr/config.d/50-place.toml
+printf '[place]\ntraffic = "on"\nlearn_secs = 10\ncool_down_secs = 10\nfill = "10%%"\n' >/etc/ctlmgr/config.d/50-place.toml
 systemctl restart ctlmgr.service
 import lab-talk /run/in/talk
 docker network create town >/dev/null
@@ -83,6 +83,8 @@ since=$(date +%s)
 ctlmgr mode --job place act >/dev/null
 pinned() { journalctl -u ctlmgr.service -o short-unix --since "@$since" | grep 'cpuset.cpus: all -> '; }
 until [ "$(pinned | wc -l)" -ge "$repin" ]; do sleep 1; done
+# Each once.
+sleep 10
 pinned | awk '{print $1}' | sort -n | awk 'NR == 1 {first = $1} {last = $1} END {printf "@{\"pinned\":%d,\"seconds\":%.3f}\n", NR, last - first}'
 systemctl stop ctlmgr.service
 ctlmgr diff --json | json diff

@@ -92,11 +92,11 @@ impl SystemdBus {
     /// Connections to try: the one that worked last, which may have died with the bus since, and
     /// a new one; none while the bus is silent.
     async fn ways(&self) -> Vec<Option<Connection>> {
-        let mut link = self.link.lock().await;
+        let link = self.link.lock().await;
         if link.silent_at.is_some_and(|at| at.elapsed() < SILENCE) {
             return Vec::new();
         }
-        let known = link.connection.take();
+        let known = link.connection.clone();
         known.map(Some).into_iter().chain([None]).collect()
     }
 

@@ -116,6 +116,21 @@ pub(crate) fn batches(text: &str) -> Result<Vec<Vec<String>>, anyhow::Error> {
     Ok(solve(text, None)?.batches)
 }
 
+/// For each container the names of those that come before it.
+pub(crate) fn predecessors_by_name(
+    text: &str,
+) -> Result<BTreeMap<String, Vec<String>>, anyhow::Error> {
+    let input: Input = parse(text)?;
+    let names = expand(&input.containers)?;
+    let mut all = BTreeMap::new();
+    for (entry, c) in input.containers.iter().enumerate() {
+        let before = predecessors(&input, c)?.into_iter().flat_map(|e| names[e].clone());
+        let before: Vec<String> = before.collect();
+        all.extend(names[entry].iter().map(|name| (name.clone(), before.clone())));
+    }
+    Ok(all)
+}
+
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
     let started = Instant::now();
     let input: Input = parse(text)?;

@@ -4,7 +4,9 @@
 //! over is ctlmgrd's word: it sees each start until it is healthy, quiet, ended or has had its time.
 
 mod compose;
+mod needs;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use anyhow::{anyhow, bail};
 use ctlmgr_api::{Client, Queue};
 use ctlmgr_model::Mode;
 
+use self::needs::{Condition, Need, Needs, sort_out};
 use crate::docker_cli::docker;
 use crate::input::read;
 use crate::{Failure, batch_plan, show};
@@ -40,11 +43,14 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(socket);
-    let text = match containers {
-        Containers::Listed(file) => read(file),
+    let problem = match containers {
+        Containers::Listed(file) => read(file).and_then(|text| {
+            let needs = started_first(&text)?;
+            Ok((text, needs))
+        }),
         Containers::Compose(file) => compose::problem(&runtime, &client, file),
     };
-    let text = text.map_err(Failure::bad_input)?;
+    let (text, needs) = problem.map_err(Failure::bad_input)?;
     if is_dry {
         return batch_plan::run_text(&text, None, json);
     }
@@ -58,18 +64,27 @@ pub(crate) fn run(
         compose::create(file)?;
     }
     expect_containers(&batches.concat()).map_err(Failure::bad_input)?;
-    let mut failed = Vec::new();
+    let mut failed = BTreeSet::new();
     for (number, batch) in batches.iter().enumerate() {
         show::line(&format!("batch {} of {}: {}", number + 1, batches.len(), batch.join(" ")));
-        failed.extend(start_all(batch));
+        let (may_start, mut errors) = sort_out(batch, &needs, &failed);
+        errors.extend(start_all(&may_start));
+        for (name, error) in errors {
+            eprintln!("ctlmgr: {name} did not start: {error}");
+            failed.insert(name);
+        }
         if number + 1 < batches.len() {
             runtime.block_on(wait_for(&client, batch))?;
         }
     }
-    for (name, error) in &failed {
-        eprintln!("ctlmgr: {name} did not start: {error}");
-    }
     Ok(u8::from(!failed.is_empty()))
+}
+
+/// What `after` of a file asks for: that the others have started.
+fn started_first(text: &str) -> Result<Needs, anyhow::Error> {
+    let need = |name| Need { name, condition: Condition::Started, is_required: true };
+    let all = batch_plan::predecessors_by_name(text)?.into_iter();
+    Ok(all.map(|(name, before)| (name, before.into_iter().map(need).collect())).collect())
 }
 
 /// Fails with the names of all that do not exist, before anything is started.

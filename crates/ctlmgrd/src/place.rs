@@ -1,7 +1,7 @@
 //! Placement: from what was seen of containers to lists of processors, beside the loop.
 //!
-//! A task of its own: it follows the count of traffic, decides ([`ctlmgr_policy::pins`]), and carries out,
-//! one list after the other. It alone writes lists; undo, which the loop does, takes the permit first.
+//! A task of its own: it follows the count of traffic, decides ([`ctlmgr_policy::pins`]), and carries out.
+//! It alone writes lists; undo, which the loop does, takes the permit first.
 
 mod reading;
 mod usage;
@@ -16,6 +16,7 @@ use ctlmgr_model::{Millis, Mode, Outcome, PlaceReading, PlaceSettings, Settings,
 use ctlmgr_policy::pins::{PinState, decide};
 use ctlmgr_sense::Containers;
 use ctlmgr_store::{Journal, Profiles};
+use futures_util::{StreamExt, stream};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 
@@ -25,6 +26,9 @@ use crate::undo::{SharedJournal, with_journal};
 use crate::workers::{Report, carry_out_one};
 
 use self::reading::Watched;
+
+/// Lists that are written at the same time: the system manager takes one after the other, but needs not wait.
+const AT_ONCE: usize = 8;
 
 /// What the task listens to, reads and writes.
 pub(crate) struct Parts<U> {
@@ -47,7 +51,8 @@ pub(crate) fn watch<U: UnitProperties>(
 ) -> watch::Receiver<PlaceStatus> {
     let (publish, status) = watch::channel(PlaceStatus::default());
     let watched = Watched::new(parts.host.clone(), store);
-    let placing = Placing { parts, state: PinState::default(), started: Instant::now() };
+    let (state, started) = (PinState::default(), Instant::now());
+    let placing = Placing { parts, state, started, wrote_at: None };
     tokio::spawn(placing.follow(watched, publish));
     status
 }
@@ -56,6 +61,8 @@ struct Placing<U> {
     parts: Parts<U>,
     state: PinState,
     started: Instant,
+    /// When lists were last written.
+    wrote_at: Option<Instant>,
 }
 
 impl<U: UnitProperties> Placing<U> {
@@ -71,6 +78,8 @@ impl<U: UnitProperties> Placing<U> {
             }
             let plan = match settings.place.mode {
                 Mode::Off => None,
+                // What it shows may be from before: ours would look like another's will.
+                _ if seen.at < self.wrote_at => publish.borrow().plan.clone(),
                 Mode::Observe | Mode::Act => {
                     let now = self.now();
                     let read = tokio::task::spawn_blocking(move || {
@@ -115,10 +124,6 @@ impl<U: UnitProperties> Placing<U> {
     /// Gives back what is ours; what fails is tried again the next time.
     async fn let_go(&mut self) {
         let steps = self.state.release_all();
-        if steps.is_empty() {
-            // So that whoever acts again later begins anew.
-            self.state = PinState::default();
-        }
         self.carry_out(steps).await;
     }
 
@@ -145,23 +150,31 @@ impl<U: UnitProperties> Placing<U> {
         Some(plan)
     }
 
+    /// Writes lists, some at a time.
     async fn carry_out(&mut self, steps: Vec<Step>) {
-        for step in steps {
-            let Some(outcome) = self.carry_out_one(&step).await else { return };
+        let Some(journal) = self.parts.journal.clone().filter(|_| !steps.is_empty()) else {
+            return;
+        };
+        let may_write = self.parts.permit.lock().await;
+        if !*may_write {
+            // Undo is under way, or was done.
+            return debug!(steps = steps.len(), "not now");
+        }
+        let actuator = &self.parts.actuator;
+        let write = |step: Step| {
+            let journal = journal.clone();
+            async move {
+                let outcome = carry_out_one(actuator, &journal, &step, Instant::now()).await;
+                (step, outcome.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))))
+            }
+        };
+        let done: Vec<(Step, Outcome)> =
+            stream::iter(steps.into_iter().map(write)).buffered(AT_ONCE).collect().await;
+        drop(may_write);
+        self.wrote_at = Some(Instant::now());
+        for (step, outcome) in done {
             self.state.learn(&step, &outcome, self.now());
             let _ = self.parts.reports.send(Report::Placed(step, Some(outcome))).await;
         }
-    }
-
-    /// `None` if nothing may be written now: undo is under way, or was done.
-    async fn carry_out_one(&self, step: &Step) -> Option<Outcome> {
-        let journal = self.parts.journal.as_ref()?;
-        let may_write = self.parts.permit.lock().await;
-        if !*may_write {
-            debug!(%step, "not now");
-            return None;
-        }
-        let outcome = carry_out_one(&self.parts.actuator, journal, step, Instant::now()).await;
-        Some(outcome.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))))
     }
 }

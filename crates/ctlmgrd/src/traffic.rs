@@ -41,6 +41,8 @@ pub(crate) struct Parts {
 /// What one reading saw.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
+    /// When reading began; absent before the first one.
+    pub at: Option<Instant>,
     pub graph: Graph,
     pub members: Members,
     /// Bytes per second between two containers, by their full ids.
@@ -129,6 +131,7 @@ impl Counting {
         if !is_read {
             return Some(Seen { graph: Graph { traffic, ..Graph::default() }, ..Seen::default() });
         }
+        let began = Instant::now();
         let members = sensor.members();
         let members = members.inspect_err(|e| warn!(error = ctlmgr_host::chain(e), "not read"));
         let members = members.ok()?;
@@ -138,7 +141,7 @@ impl Counting {
         let totals = Totals::new(sent, &members, containers);
         self.rates.follow(&totals, passed);
         let graph = self.rates.graph(traffic, &totals, containers);
-        Some(self.rates.seen(graph, members))
+        Some(Seen { at: Some(began), ..self.rates.seen(graph, members) })
     }
 }
 
@@ -249,7 +252,8 @@ impl Rates {
     fn seen(&self, graph: Graph, members: Members) -> Seen {
         let pairs = self.pairs.iter().map(|((a, b), r)| (a.clone(), b.clone(), r.rounded()));
         let cpus = self.cpu_usec.iter().map(|(id, r)| (id.clone(), r.rounded() / 1000));
-        Seen { graph, members, pairs: pairs.collect(), cpu_milli: cpus.collect() }
+        let (pairs, cpu_milli) = (pairs.collect(), cpus.collect());
+        Seen { at: None, graph, members, pairs, cpu_milli }
     }
 
     fn graph(&self, traffic: String, totals: &Totals, containers: &Containers) -> Graph {

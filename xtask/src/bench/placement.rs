@@ -179,8 +179,8 @@ fn best(data: &[Value], plan: &Value) -> Result<f64> {
         let (low, high) = (*a.min(b), *a.max(b));
         town.edges[high].push((low, rate));
     }
-    // As `policy::pins` has it: two processors a domain, filled to 70 % or a tenth above an even share.
-    town.limit = (town.loads.iter().sum::<f64>() * 1.1 / 4.0).clamp(1400.0, 2000.0);
+    // As `policy::pins` has it: two processors a domain, filled to 10 % or a tenth above an even share.
+    town.limit = (town.loads.iter().sum::<f64>() * 1.1 / 4.0).clamp(200.0, 2000.0);
     let mut at = Vec::new();
     town.best = (f64::INFINITY, f64::INFINITY);
     town.descend(&mut at, [0.0; 4], 0.0);

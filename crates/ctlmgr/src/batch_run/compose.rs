@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::needs::{Condition, Need, Needs};
 use crate::Failure;
 use crate::docker_cli::docker;
 
@@ -27,13 +28,26 @@ struct Project {
 #[derive(Debug, Deserialize)]
 struct Service {
     #[serde(default)]
-    depends_on: BTreeMap<String, Value>,
+    depends_on: BTreeMap<String, Dependency>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     container_name: Option<String>,
     scale: Option<u32>,
     #[serde(default)]
     deploy: Deploy,
+}
+
+/// On another service; compose fills in what the file leaves out.
+#[derive(Debug, Deserialize)]
+struct Dependency {
+    #[serde(default)]
+    condition: String,
+    #[serde(default = "yes")]
+    required: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,12 +61,12 @@ impl Service {
     }
 }
 
-/// The problem, as text for the planner.
+/// The problem, as text for the planner, and what each container needs.
 pub(super) fn problem(
     runtime: &Runtime,
     client: &Client,
     file: &Path,
-) -> Result<String, anyhow::Error> {
+) -> Result<(String, Needs), anyhow::Error> {
     let name = file.to_str().context("the name of the compose file is no UTF-8")?;
     let text = docker(&["compose", "-f", name, "config", "--format", "json"])
         .with_context(|| format!("failed to read {name} with docker compose"))?;
@@ -68,7 +82,33 @@ pub(super) fn problem(
     let characters: BTreeMap<String, Character> =
         profiles.into_iter().map(|p| (p.key, p.profile.character)).collect();
     let input = input(&text, &characters, &Penalties::new(penalties));
-    Ok(input.with_context(|| format!("failed to plan {name}"))?.to_string())
+    let input = input.with_context(|| format!("failed to plan {name}"))?;
+    Ok((input.to_string(), needs(&text)?))
+}
+
+/// What must have come of others before each container may start.
+fn needs(config: &str) -> Result<Needs, anyhow::Error> {
+    let project = read(config)?;
+    let mut all = Needs::new();
+    for (service, s) in &project.services {
+        let mut before = Vec::new();
+        for (other, dependency) in &s.depends_on {
+            let condition = match dependency.condition.as_str() {
+                "service_healthy" => Condition::Healthy,
+                "service_completed_successfully" => Condition::Completed,
+                _ => Condition::Started,
+            };
+            let is_required = dependency.required;
+            let need = |name| Need { name, condition, is_required };
+            before.extend(names(&project, other).into_iter().map(need));
+        }
+        all.extend(names(&project, service).into_iter().map(|name| (name, before.clone())));
+    }
+    Ok(all)
+}
+
+fn read(config: &str) -> Result<Project, anyhow::Error> {
+    serde_json::from_str(config).context("failed to understand docker compose config")
 }
 
 /// The planner's input for what `docker compose config` printed.
@@ -77,8 +117,7 @@ fn input(
     characters: &BTreeMap<String, Character>,
     penalties: &Penalties,
 ) -> Result<Value, anyhow::Error> {
-    let project: Project =
-        serde_json::from_str(config).context("failed to understand docker compose config")?;
+    let project = read(config)?;
     if project.services.is_empty() {
         bail!("it has no services");
     }
@@ -152,6 +191,10 @@ mod tests {
                 {"name": "shop-web-2", "bin": "sequential-read", "after": ["shop-db-1"]},
             ])
         );
+        let needs = needs(CONFIG).unwrap();
+        let db =
+            Need { name: "shop-db-1".to_owned(), condition: Condition::Healthy, is_required: true };
+        assert_eq!((&needs["shop-web-2"], needs["the-cache"].len()), (&vec![db], 0));
         let batches = crate::batch_plan::batches(&input.to_string()).unwrap();
         let at = |name: &str| batches.iter().position(|b| b.iter().any(|n| n == name));
         assert!(at("shop-db-1") < at("shop-web-1") && at("shop-db-1") < at("shop-web-2"));

@@ -141,7 +141,8 @@ fn list(services: &[&Service]) -> Value {
 /// Instructions for `docker commit`.
 fn changes(a: &Service, b: &Service) -> Vec<String> {
     let mut all = vec![format!("ENTRYPOINT [\"{ENTRY}\"]"), "CMD []".to_owned()];
-    all.push(format!("USER {}", if a.user.is_empty() { "root" } else { &a.user }));
+    // Without one the image says none either; and not every image knows a user by the name of root.
+    all.extend((!a.user.is_empty()).then(|| format!("USER {}", a.user)));
     all.push("WORKDIR /".to_owned());
     all.push("STOPSIGNAL SIGTERM".to_owned());
     all.extend(a.ports.union(&b.ports).map(|port| format!("EXPOSE {port}")));
@@ -192,13 +193,13 @@ mod tests {
         let all = changes(&a, &b);
         for expected in [
             "ENTRYPOINT [\"/.ctlmgr/init\"]",
-            "USER root",
             "EXPOSE 80/tcp",
             "EXPOSE 90/tcp",
             "HEALTHCHECK --interval=5s --retries=3 CMD [\"/ok\",\"x\"]",
         ] {
             assert!(all.iter().any(|line| line == expected), "{expected}: {all:?}");
         }
+        assert!(!all.iter().any(|line| line.starts_with("USER")), "{all:?}");
         assert!(!list(&[&a, &b]).to_string().contains("SECRET"));
     }
 }

@@ -28,7 +28,7 @@ impl Mall {
         image(
             "mall/web:1",
             page,
-            &["CMD [\"httpd\",\"-f\",\"-p\",\"8080\",\"-h\",\"/www\"]", "EXPOSE 8080"],
+            &["CMD [\"sh\",\"-c\",\"exec httpd -f -p 8080 -h /www\"]", "EXPOSE 8080"],
         )?;
         let script = "echo \"while :; do wget -q -O /dev/null http://web:8080/ && echo got \\$GREETING; sleep 1; done\" >/cart.sh";
         image("mall/cart:1", script, &["CMD [\"sh\",\"/cart.sh\"]"])?;
@@ -61,7 +61,7 @@ fn said(container: &str, words: &str) -> Result<bool> {
 
 /// Bytes that came in over an interface of a container.
 fn received(container: &str, interface: &str) -> Result<u64> {
-    let text = sh(&format!("docker exec {container} cat /proc/net/dev"))?;
+    let text = sh(&format!("docker exec {container} sh -c 'cat /proc/net/dev'"))?;
     let line = text.lines().find_map(|l| l.trim().strip_prefix(interface)?.strip_prefix(':'));
     Ok(line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0))
 }
@@ -84,8 +84,9 @@ fn two_services_become_one_over_loopback_and_two_again() -> Result<()> {
     ensure!(said("cart", "got hi")?, "both go on");
     let (code, why) = status("ctlmgr coalesce build web cart --tag mall/both:1")?;
     ensure!(code == 2 && why.contains("is there already"), "{code}: {why}");
-    let list =
-        sh("docker run --rm --network none --entrypoint cat mall/both:1 /.ctlmgr/services.json")?;
+    let list = sh(
+        "docker run --rm --network none --entrypoint sh mall/both:1 -c 'cat /.ctlmgr/services.json'",
+    )?;
     ensure!(!list.contains("GREETING"), "its own environment is in the image: {list}");
     sh("docker rm -f web cart")?;
     sh(built["docker_run"].as_str().unwrap_or("false"))?;
@@ -109,9 +110,48 @@ fn when_one_of_two_dies_the_container_ends_with_its_status() -> Result<()> {
     sh("docker rm -f web cart; \
         docker run -d --name web-cart --network mall --add-host web:127.0.0.1 mall/both:1")?;
     eventually("both run", || said("web-cart", "got"))?;
-    sh("docker exec web-cart pkill -KILL httpd")?;
+    sh("docker top web-cart -o pid,args | awk '/httpd/ {print $1}' | xargs kill -KILL")?;
     let format = "{{.State.Running}} {{.State.ExitCode}}";
     eventually("the container has ended", || {
         Ok(sh(&format!("docker inspect -f '{format}' web-cart"))? == "false 137")
     })
+}
+
+const COMPOSE: &str = "name: shop
+services:
+  web:
+    image: mall/web:1
+  cart:
+    image: mall/cart:1
+    environment: {GREETING: composed}
+    depends_on: [web]
+";
+
+/// With compose itself: planned and started, coalesced by the override, and back without it.
+#[test]
+fn compose_runs_the_one_in_place_of_the_two_and_back() -> Result<()> {
+    let mall = Mall::open()?;
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    let done = composed(&mall);
+    let _ = status(
+        "cd /var/tmp && docker compose -f shop.yaml down --timeout 1; rm -f shop.yaml both.yaml",
+    );
+    done
+}
+
+fn composed(_mall: &Mall) -> Result<()> {
+    std::fs::write("/var/tmp/shop.yaml", COMPOSE)?;
+    let planned = sh("cd /var/tmp && ctlmgr batch run --compose shop.yaml --dry-run")?;
+    ensure!(planned.contains("shop-web-1") && planned.contains("shop-cart-1"), "{planned}");
+    sh("cd /var/tmp && ctlmgr batch run --compose shop.yaml")?;
+    eventually("they run", || said("shop-cart-1", "got composed"))?;
+    sh(
+        "cd /var/tmp && ctlmgr coalesce build shop-web-1 shop-cart-1 --tag mall/both:1 --output both.yaml",
+    )?;
+    sh("cd /var/tmp && docker compose -f shop.yaml -f both.yaml up -d")?;
+    eventually("the one runs", || said("shop-web-1", "got composed"))?;
+    ensure!(sh("docker ps -q --filter name=shop-cart")?.is_empty(), "both run");
+    ensure!(received("shop-web-1", "eth0")? < 64 << 10, "not over loopback");
+    sh("cd /var/tmp && docker compose -f shop.yaml up -d")?;
+    eventually("the two run again", || said("shop-cart-1", "got composed"))
 }

@@ -109,6 +109,10 @@ fn those_that_talk_are_pinned_to_one_domain_live_and_undone_on_stop() -> Result<
     town.act()?;
     eventually("pairs share a domain", are_paired)?;
     ensure!(cpus("alone")? == all, "who talks to nobody runs anywhere");
+    let id = sh("docker inspect -f '{{.Id}}' one-a")?;
+    let writes =
+        sh(&format!("journalctl -u ctlmgr.service | grep -c '{id}.scope cpuset.cpus: all ->'"))?;
+    ensure!(writes == "1", "pinned {writes} times");
     ensure!(sh("docker inspect -f '{{.State.StartedAt}}' one-a")? == started, "it was restarted");
     let why = sh("ctlmgr why one-a")?;
     ensure!(why.contains("stay near") && why.contains("cpuset.cpus"), "{why}");
