@@ -109,7 +109,8 @@ fn batch(socket: &std::path::Path, command: BatchCommand, json: bool) -> Result<
             batch_run::run(socket, &containers, dry_run, json)
         }
         BatchCommand::Sample { images, seconds, run_option } => {
-            sample::run(socket, &images, std::time::Duration::from_secs(seconds), &run_option)
+            let limit = std::time::Duration::from_secs(seconds);
+            sample::run(socket, &images, limit, &run_option, json)
         }
         BatchCommand::Penalties => penalties::run(socket, json),
     }

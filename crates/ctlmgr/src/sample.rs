@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::docker_cli::docker;
-use crate::{Failure, show, starts};
+use crate::{Failure, print_json, show, starts};
 
 /// Between two looks at the container.
 const EVERY: Duration = Duration::from_secs(1);
@@ -26,15 +26,17 @@ pub(crate) fn run(
     images: &[String],
     limit: Duration,
     options: &[String],
+    json: bool,
 ) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let sampling = Sampling { runtime, client: Client::new(socket), limit, options };
+    let sampling = Sampling { runtime, client: Client::new(socket), limit, options, json };
     if sampling.get::<Queue>("/v1/queue")?.mode == Mode::Off {
         return Err(Failure::bad_input(anyhow!("starts.mode is off: nobody would learn anything")));
     }
-    let mut failed = false;
+    let (mut failed, mut all) = (false, Vec::new());
     for image in images {
         match sampling.sample(image) {
+            Ok(Some(learned)) if json => all.push(learned),
             Ok(Some(learned)) => starts::details(&learned),
             Ok(None) => {
                 failed = true;
@@ -46,6 +48,9 @@ pub(crate) fn run(
             }
         }
     }
+    if json {
+        print_json(&all)?;
+    }
     Ok(u8::from(failed))
 }
 
@@ -54,6 +59,8 @@ struct Sampling<'a> {
     client: Client,
     limit: Duration,
     options: &'a [String],
+    /// Then progress is for standard error.
+    json: bool,
 }
 
 /// Removes the container when sampling ends, or is interrupted.
@@ -130,6 +137,8 @@ impl Sampling<'_> {
             let (passed, limit) = (passed.min(self.limit).as_secs(), self.limit.as_secs());
             let text = format!("sampling {image}: {passed} of {limit} s");
             match is_terminal {
+                _ if self.json && (is_over || passed % 10 == 0) => eprintln!("{text}"),
+                _ if self.json => {}
                 true => print!("\r{text}{}", if is_over { "\n" } else { "" }),
                 false if is_over || passed % 10 == 0 => show::line(&text),
                 false => {}

@@ -121,10 +121,15 @@ const COMPOSE: &str = "name: shop
 services:
   web:
     image: mall/web:1
+    healthcheck:
+      test: [CMD, sh, -c, 'wget -q -O /dev/null http://127.0.0.1:8080/']
+      interval: 1s
+      timeout: 30s
+      retries: 60
   cart:
     image: mall/cart:1
     environment: {GREETING: composed}
-    depends_on: [web]
+    depends_on: {web: {condition: service_healthy}}
 ";
 
 /// With compose itself: planned and started, coalesced by the override, and back without it.
