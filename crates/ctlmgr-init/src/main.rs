@@ -7,6 +7,7 @@
 mod services;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -21,6 +22,20 @@ use crate::services::{Service, environment, read};
 
 /// Where the list is, unless an argument says otherwise.
 const LIST: &str = "/.ctlmgr/services.json";
+/// Signals that are handed on, or say what becomes of the services. Others do nothing to a first process.
+const HEARD: [Signal; 11] = [
+    Signal::SIGALRM,
+    Signal::SIGCHLD,
+    Signal::SIGCONT,
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGTSTP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+];
 /// Time to end in good order.
 const GRACE_SECS: u32 = 10;
 
@@ -38,7 +53,7 @@ fn main() -> ExitCode {
 fn run(list: &std::path::Path) -> Result<u8> {
     let services = read(list)?;
     // Blocked, so that each is taken in turn.
-    let signals = SigSet::all();
+    let signals: SigSet = HEARD.into_iter().collect();
     signals.thread_block().context("failed to block signals")?;
     let mut running = Running::default();
     for (index, service) in services.iter().enumerate() {
@@ -59,7 +74,7 @@ fn start(index: usize, service: &Service) -> Result<Pid> {
         bail!("service `{}` has no command", service.name);
     };
     let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment(index, service, std::env::vars()));
+    command.args(arguments).env_clear().envs(environment(index, service, container()));
     if !service.dir.is_empty() {
         command.current_dir(&service.dir);
     }
@@ -76,11 +91,20 @@ fn start(index: usize, service: &Service) -> Result<Pid> {
     Ok(Pid::from_raw(pid))
 }
 
+/// The environment of the container; what is no text is left out.
+fn container() -> impl Iterator<Item = (String, String)> {
+    let text = |(name, value): (OsString, OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    std::env::vars_os().filter_map(text)
+}
+
 /// The services that run, and how the first of them ended.
 #[derive(Debug, Default)]
 struct Running {
     stop_signals: BTreeMap<Pid, Signal>,
     status: Option<u8>,
+    is_ending: bool,
 }
 
 impl Running {
@@ -99,9 +123,12 @@ impl Running {
     }
 
     /// Asks all to end, and gives them time.
-    fn end(&self) {
-        self.signal_all(|stop| stop);
-        alarm::set(GRACE_SECS);
+    fn end(&mut self) {
+        // Once: many programs take the second request as one to end at once.
+        if !std::mem::replace(&mut self.is_ending, true) {
+            self.signal_all(|stop| stop);
+            alarm::set(GRACE_SECS);
+        }
     }
 
     fn signal_all(&self, which: impl Fn(Signal) -> Signal) {

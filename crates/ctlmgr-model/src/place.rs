@@ -97,8 +97,8 @@ pub struct Tenant {
     pub mems: Cpus,
     /// What the parent has (`cpuset.cpus.effective`).
     pub allowed: Cpus,
-    /// What is asked for.
-    pub wish: PlaceWish,
+    /// What is asked for; absent while dockerd has not told of it.
+    pub wish: Option<PlaceWish>,
 }
 
 /// What the placement job saw at one moment.

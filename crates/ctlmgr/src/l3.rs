@@ -189,8 +189,11 @@ fn between(a: u32, b: u32, words: usize) -> Result<Exchange, Failure> {
     let reader = {
         let shared = shared.clone();
         std::thread::spawn(move || -> Result<u64, Failure> {
-            pin(b)?;
-            Ok(read(&shared))
+            let pinned = pin(b);
+            if pinned.is_err() {
+                shared.is_over.store(true, Ordering::Release);
+            }
+            pinned.map(|()| read(&shared))
         })
     };
     let writer = {
@@ -224,6 +227,10 @@ fn write(shared: &Shared) -> Exchange {
         shared.block.iter().for_each(|word| word.store(number, Ordering::Relaxed));
         shared.sent.0.store(number, Ordering::Release);
         while shared.read.0.load(Ordering::Acquire) != number {
+            if shared.is_over.load(Ordering::Relaxed) {
+                // The reader says why.
+                return Exchange { messages: 1.0, nanos: 1.0 };
+            }
             std::hint::spin_loop();
         }
         // The first ones wait for the other thread to start.
@@ -288,5 +295,6 @@ mod tests {
             assert!(exchange.messages >= 1.0 && exchange.nanos > 0.0);
         }
         assert!(between(100_000, a, 1).is_err(), "no such processor");
+        assert!(between(a, 100_000, 1).is_err(), "no such processor to read on");
     }
 }

@@ -50,8 +50,10 @@ impl<U: UnitProperties> Daemon<U> {
                 let at = self.now();
                 outcomes.into_iter().for_each(|(step, outcome)| self.learn_one(step, outcome, at));
             }
-            Report::Placed(step, Some(outcome)) => self.account(step, outcome),
-            Report::Placed(step, None) => self.remember(step, None),
+            Report::Placed(all) => all.into_iter().for_each(|(step, outcome)| match outcome {
+                Some(outcome) => self.account(step, outcome),
+                None => self.remember(step, None),
+            }),
             Report::Stopped(step, outcome) => {
                 self.busy.stopping = false;
                 self.account(step, outcome);

@@ -302,7 +302,7 @@ impl<U: UnitProperties> Daemon<U> {
         }
         let Some(journal) = &self.journal else { return Ok(Vec::new()) };
         // Nothing is frozen or pinned in the midst of it, and after it only once acting begins anew.
-        let mut may_freeze = self.permit.lock().await;
+        let mut may_freeze = notify::attended(self.permit.lock()).await;
         *may_freeze = false;
         let reverted = notify::attended(revert_some(&self.actuator, journal, which)).await;
         drop(may_freeze);

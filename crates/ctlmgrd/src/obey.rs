@@ -45,7 +45,8 @@ impl<U: UnitProperties> Daemon<U> {
     }
 
     fn troubles(&self) -> Vec<String> {
-        let journal = (self.journal.is_none() && self.settings.memory.mode == Mode::Act)
+        let acts = [self.settings.memory.mode, self.settings.place.mode].contains(&Mode::Act);
+        let journal = (self.journal.is_none() && acts)
             .then(|| "no undo journal, so nothing is written".to_owned());
         let complaints = self.last.iter().flat_map(|l| l.plan.complaints.iter().cloned());
         [journal, self.config_trouble.clone(), self.sense_trouble.clone()]

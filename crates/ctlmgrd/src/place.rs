@@ -18,7 +18,7 @@ use ctlmgr_sense::Containers;
 use ctlmgr_store::{Journal, Profiles};
 use futures_util::{StreamExt, stream};
 use tokio::sync::{mpsc, watch};
-use tracing::{debug, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::gate::late::Permit;
 use crate::traffic::Seen;
@@ -76,8 +76,11 @@ impl<U: UnitProperties> Placing<U> {
             if !self.may_act(&settings.place) {
                 self.let_go().await;
             }
+            // Before the first reading, and while dockerd does not answer, nothing is known that could be decided.
+            let is_blind = seen.at.is_none() || containers.version.is_none();
             let plan = match settings.place.mode {
                 Mode::Off => None,
+                _ if is_blind => publish.borrow().plan.clone(),
                 // What it shows may be from before: ours would look like another's will.
                 _ if seen.at < self.wrote_at => publish.borrow().plan.clone(),
                 Mode::Observe | Mode::Act => {
@@ -86,10 +89,15 @@ impl<U: UnitProperties> Placing<U> {
                         let reading = watched.read(now, &settings, &seen, &containers);
                         (watched, reading, settings)
                     });
-                    let Ok((back, reading, settings)) = read.await else { return };
+                    let Ok((back, reading, settings)) = read.await else {
+                        return error!("placement has ended: reading broke");
+                    };
                     watched = back;
-                    let Some(plan) = self.turn(settings.place, reading).await else { return };
-                    Some(plan)
+                    // Processors that could not be read say nothing of where to run.
+                    match reading.topology.domains.is_empty() {
+                        true => publish.borrow().plan.clone(),
+                        false => self.turn(settings.place, reading).await,
+                    }
                 }
             };
             let mode = self.parts.settings.borrow().place.mode;
@@ -116,8 +124,18 @@ impl<U: UnitProperties> Placing<U> {
     async fn recover(&mut self) {
         let Some(journal) = &self.parts.journal else { return };
         match with_journal(journal, Journal::entries).await {
-            Ok(entries) => entries.iter().for_each(|saved| self.state.adopt(saved)),
-            Err(error) => warn!(error = format!("{error:#}"), "the undo journal cannot be read"),
+            Ok(entries) => {
+                let at = self.now();
+                self.state.forget();
+                entries.iter().for_each(|saved| self.state.adopt(saved, at));
+            }
+            Err(error) => {
+                warn!(
+                    error = format!("{error:#}"),
+                    "the undo journal cannot be read: nothing is placed"
+                );
+                self.parts.journal = None;
+            }
         }
     }
 
@@ -136,16 +154,18 @@ impl<U: UnitProperties> Placing<U> {
         let acts = self.may_act(&settings);
         let state = std::mem::take(&mut self.state);
         let decided = tokio::task::spawn_blocking(move || decide(&settings, state, &reading)).await;
-        let (plan, state) =
-            decided.inspect_err(|error| warn!(%error, "deciding places broke")).ok()?;
+        let (plan, state) = match decided {
+            Ok(decided) => decided,
+            Err(error) => {
+                error!(%error, "deciding places broke");
+                self.recover().await;
+                return None;
+            }
+        };
         self.state = state;
         match acts {
             true => self.carry_out(plan.steps.clone()).await,
-            false => {
-                for step in plan.steps.clone() {
-                    let _ = self.parts.reports.send(Report::Placed(step, None)).await;
-                }
-            }
+            false => self.report(plan.steps.iter().map(|step| (step.clone(), None)).collect()),
         }
         Some(plan)
     }
@@ -157,8 +177,12 @@ impl<U: UnitProperties> Placing<U> {
         };
         let may_write = self.parts.permit.lock().await;
         if !*may_write {
-            // Undo is under way, or was done.
-            return debug!(steps = steps.len(), "not now");
+            // Undo was done: what the journal still knows is ours, and what was read is from before.
+            drop(may_write);
+            debug!(steps = steps.len(), "not now");
+            self.recover().await;
+            self.wrote_at = Some(Instant::now());
+            return;
         }
         let actuator = &self.parts.actuator;
         let write = |step: Step| {
@@ -168,13 +192,22 @@ impl<U: UnitProperties> Placing<U> {
                 (step, outcome.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))))
             }
         };
+        let began = Instant::now();
         let done: Vec<(Step, Outcome)> =
             stream::iter(steps.into_iter().map(write)).buffered(AT_ONCE).collect().await;
         drop(may_write);
         self.wrote_at = Some(Instant::now());
-        for (step, outcome) in done {
-            self.state.learn(&step, &outcome, self.now());
-            let _ = self.parts.reports.send(Report::Placed(step, Some(outcome))).await;
+        let (lists, ms) = (done.len(), began.elapsed().as_millis());
+        info!(lists, "{lists} lists of processors written in {ms} ms");
+        let at = self.now();
+        done.iter().for_each(|(step, outcome)| self.state.learn(step, outcome, at));
+        self.report(done.into_iter().map(|(step, outcome)| (step, Some(outcome))).collect());
+    }
+
+    /// For counters and `why` only: the loop may be waiting for us, so we do not wait for it.
+    fn report(&self, all: Vec<(Step, Option<Outcome>)>) {
+        if !all.is_empty() && self.parts.reports.try_send(Report::Placed(all)).is_err() {
+            debug!("the loop is busy; what was placed is not told");
         }
     }
 }

@@ -105,7 +105,7 @@ struct Counting {
 impl Counting {
     fn want(&mut self, wanted: bool, cgroups: &std::path::Path) {
         match (wanted, &self.source, &self.refused) {
-            (false, ..) => *self = Counting::default(),
+            (false, ..) => (self.source, self.refused) = (None, None),
             (true, None, None) => match attach(cgroups) {
                 Ok(source) => {
                     info!("traffic between containers is counted");

@@ -31,8 +31,8 @@ pub(crate) enum Report {
     Reclaimed(Vec<(Step, Outcome)>),
     /// A workload was stopped, or not.
     Stopped(Step, Outcome),
-    /// A workload was placed, or only would be.
-    Placed(Step, Option<Outcome>),
+    /// Workloads were placed, or only would be.
+    Placed(Vec<(Step, Option<Outcome>)>),
 }
 
 /// Reads the host once.

@@ -86,8 +86,8 @@ fn report(out: &mut String, name: &str, record: &Record) -> Result<()> {
     let pinned = record.data.iter().find(|v| v["pinned"].is_u64()).context("nothing was pinned")?;
     writeln!(
         out,
-        "\n{} containers pinned within {} s (emulated).\n",
-        pinned["pinned"], pinned["seconds"]
+        "\n{} containers pinned within {} ms (emulated).\n",
+        pinned["pinned"], pinned["ms"]
     )?;
     Ok(())
 }

@@ -44,7 +44,7 @@ pub(super) struct Aim {
 /// What an aim was made from, and what it is. By path, because the order of a reading is its own.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Basis {
-    topology: Topology,
+    pub topology: Topology,
     settings: PlaceSettings,
     standings: BTreeMap<CgroupPath, Standing>,
     loads: BTreeMap<CgroupPath, u64>,
@@ -243,7 +243,8 @@ impl<'a> Field<'a> {
             }
         }
         for (tenant, gain) in self.reading.tenants.iter().zip(gain) {
-            let is_asked = tenant.wish.group.is_some() || tenant.wish.exclusive;
+            let wish = tenant.wish.as_ref();
+            let is_asked = wish.is_some_and(|w| w.group.is_some() || w.exclusive);
             // Who has fallen silent stays for a while.
             let is_kept = gain > 0 || gain == 0 && self.state.is_pinned(tenant);
             if !is_asked && !is_kept {
@@ -255,7 +256,8 @@ impl<'a> Field<'a> {
     /// Domains that somebody has for himself are closed to all others whom ctlmgr may place.
     fn keep_out(&self, basis: &Basis, places: &mut [Place]) {
         let is_alone = |i: &usize| {
-            self.reading.tenants[*i].wish.exclusive && self.standings[*i] == Standing::Free
+            let wish = self.reading.tenants[*i].wish.as_ref();
+            wish.is_some_and(|w| w.exclusive) && self.standings[*i] == Standing::Free
         };
         let closed: Vec<usize> = (0..places.len())
             .filter(is_alone)

@@ -89,7 +89,7 @@ fn pin(
     if from == to || to.is_empty() || state.failed_lately(&tenant.path, knob, reading.at) {
         return None;
     }
-    let prior = state.prior(&tenant.path, knob).unwrap_or(from).clone();
+    let prior = state.prior(tenant, knob).unwrap_or(from).clone();
     let action = Action::Pin { knob, from: from.clone(), prior, to: to.clone() };
     let (path, id, reason) = (tenant.path.clone(), tenant.id, reason.clone());
     Some(Step { path, id, action, rung: Rung::Place, reason })
@@ -105,10 +105,11 @@ fn release(
     let index: BTreeMap<&CgroupPath, usize> =
         reading.tenants.iter().enumerate().map(|(i, t)| (&t.path, i)).collect();
     let wanted = |path: &CgroupPath, knob| {
-        let place = index.get(path).map(|i| &aim.places[*i]);
-        match place {
-            Some(Place::On { mems, .. }) => knob == Knob::CpusetCpus || mems.is_some(),
-            _ => false,
+        let Some(index) = index.get(path) else { return false };
+        match &aim.places[*index] {
+            Place::On { mems, .. } => knob == Knob::CpusetCpus || mems.is_some(),
+            // What is not known changes nothing.
+            Place::Anywhere => standings[*index] == Standing::Unknown,
         }
     };
     let why = |path: &CgroupPath| match index.get(path) {
@@ -166,8 +167,9 @@ fn on(
         return "talks to nobody; kept off the domains that others have for themselves".to_owned();
     }
     let mut words = Vec::new();
-    words.extend(tenant.wish.exclusive.then(|| "asked to be alone".to_owned()));
-    words.extend(tenant.wish.group.as_ref().map(|g| format!("of group {g}")));
+    let wish = tenant.wish.as_ref();
+    words.extend(wish.filter(|w| w.exclusive).map(|_| "asked to be alone".to_owned()));
+    words.extend(wish.and_then(|w| w.group.as_ref()).map(|g| format!("of group {g}")));
     words.extend(partner.map(|other| {
         format!("{}/s of {}/s stay near, most with {other}", Bytes(near), Bytes(talks))
     }));

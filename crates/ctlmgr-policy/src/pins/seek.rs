@@ -39,6 +39,8 @@ impl<'a> Field<'a> {
             }
             Err(error) => {
                 basis.trouble = Some(format!("{}: {error}", of(error.workload()).name));
+                // Of other domains the old places mean nothing.
+                let known = known.filter(|k| k.topology == basis.topology);
                 basis.chosen = known.map(|k| k.chosen.clone()).unwrap_or_default();
             }
         }
@@ -68,7 +70,7 @@ impl<'a> Field<'a> {
     fn workload(&self, index: usize, again_at: &mut Option<Millis>) -> Workload {
         let (tenant, standing) = (&self.reading.tenants[index], self.standings[index]);
         let load = as_i64(self.load(tenant, standing).max(1));
-        let is_exclusive = tenant.wish.exclusive;
+        let is_exclusive = tenant.wish.as_ref().is_some_and(|w| w.exclusive);
         if standing == Standing::Own {
             let current = self.domains_of(self.list_of(tenant));
             let widest = current.len();
@@ -101,7 +103,8 @@ impl<'a> Field<'a> {
         let all = edges.iter().map(|(_, _, bytes)| *bytes).fold(1, i64::saturating_add);
         let mut last: BTreeMap<&str, usize> = BTreeMap::new();
         for (place, index) in placed.iter().enumerate() {
-            let Some(group) = &self.reading.tenants[*index].wish.group else { continue };
+            let wish = self.reading.tenants[*index].wish.as_ref();
+            let Some(group) = wish.and_then(|w| w.group.as_ref()) else { continue };
             if let Some(before) = last.insert(group, place) {
                 edges.push((before, place, all.min(i64::MAX >> 20)));
             }

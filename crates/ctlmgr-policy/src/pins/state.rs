@@ -37,15 +37,25 @@ struct Pin {
     ours: Cpus,
     before: Cpus,
     failed_at: Option<Millis>,
+    /// Giving it back has failed, and may come through yet.
+    is_given_back: bool,
 }
 
 impl PinState {
-    /// Takes over a list from the journal, after a restart.
-    pub fn adopt(&mut self, saved: &Saved) {
+    /// Takes over a list from the journal, after a restart at time `at`. Whoever it is of talked until then, as
+    /// far as anybody knows.
+    pub fn adopt(&mut self, saved: &Saved, at: Millis) {
         let lists = [&saved.prior, &saved.ours, &saved.before].map(|value| value.list().cloned());
         let [Some(prior), Some(ours), Some(before)] = lists else { return };
-        let pin = Pin { id: saved.id, prior, ours, before, failed_at: None };
+        let pin = Pin { id: saved.id, prior, ours, before, failed_at: None, is_given_back: false };
         self.pins.insert((saved.path.clone(), saved.knob), pin);
+        self.moved_at.insert(saved.path.clone(), at);
+        self.talked_at.insert(saved.path.clone(), at);
+    }
+
+    /// Forgets all lists, before those that the journal still knows are adopted.
+    pub fn forget(&mut self) {
+        self.pins.clear();
     }
 
     /// Whether nothing is ours.
@@ -71,6 +81,7 @@ impl PinState {
                     ours: to.clone(),
                     before: from.clone(),
                     failed_at,
+                    is_given_back: false,
                 };
                 self.pins.insert((step.path.clone(), *knob), pin);
                 self.moved_at.insert(step.path.clone(), at);
@@ -78,7 +89,9 @@ impl PinState {
             Action::Unpin { knob, .. } => {
                 let key = (step.path.clone(), *knob);
                 match (outcome, self.pins.get_mut(&key)) {
-                    (Outcome::Failed(_), Some(pin)) => pin.failed_at = Some(at),
+                    (Outcome::Failed(_), Some(pin)) => {
+                        (pin.failed_at, pin.is_given_back) = (Some(at), true);
+                    }
                     _ => drop(self.pins.remove(&key)),
                 }
             }
@@ -90,6 +103,18 @@ impl PinState {
     pub(super) fn notice(&mut self, reading: &PlaceReading) {
         for tenant in &reading.tenants {
             let lists = [(Knob::CpusetCpus, &tenant.cpus), (Knob::CpusetMems, &tenant.mems)];
+            // Undo that was not waited for has come through: nobody else's doing.
+            let is_back = |pin: &Pin, list: &Cpus| {
+                let is_prior =
+                    *list == pin.prior || pin.prior.is_empty() && list.len() > pin.ours.len();
+                pin.id == tenant.id && pin.is_given_back && is_prior
+            };
+            for (knob, list) in lists {
+                let key = (tenant.path.clone(), knob);
+                if self.pins.get(&key).is_some_and(|pin| is_back(pin, list)) {
+                    self.pins.remove(&key);
+                }
+            }
             let is_foreign = |(knob, list): &(Knob, &Cpus)| {
                 let pin = self.pins.get(&(tenant.path.clone(), *knob));
                 let pin = pin.filter(|pin| pin.id == tenant.id);
@@ -127,8 +152,9 @@ impl PinState {
     }
 
     /// What undo puts back, of a list that is ours.
-    pub(super) fn prior(&self, path: &CgroupPath, knob: Knob) -> Option<&Cpus> {
-        self.pins.get(&(path.clone(), knob)).map(|pin| &pin.prior)
+    pub(super) fn prior(&self, tenant: &Tenant, knob: Knob) -> Option<&Cpus> {
+        let pin = self.pins.get(&(tenant.path.clone(), knob));
+        pin.filter(|pin| pin.id == tenant.id).map(|pin| &pin.prior)
     }
 
     /// Who was pinned because it talked is not let go at the first silence.

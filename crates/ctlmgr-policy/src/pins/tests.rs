@@ -1,9 +1,10 @@
 use ctlmgr_model::{
     CacheDomain, CgroupId, Millis, Mode, Outcome, PlaceWish, Shared, Topology, Value, WorkloadName,
 };
-use proptest::prelude::*;
 
 use super::*;
+
+mod random;
 
 const MIB: u64 = 1 << 20;
 
@@ -41,7 +42,7 @@ impl World {
             cpus: Cpus::default(),
             mems: Cpus::default(),
             allowed: (0..8).collect(),
-            wish: PlaceWish { managed: true, ..PlaceWish::default() },
+            wish: Some(PlaceWish { managed: true, ..PlaceWish::default() }),
         };
         let tenants = names.iter().enumerate().map(tenant).collect();
         let at = Millis(1000);
@@ -80,6 +81,10 @@ impl World {
 
     fn tenant(&mut self, name: &str) -> &mut Tenant {
         self.reading.tenants.iter_mut().find(|t| t.name.0 == name).unwrap()
+    }
+
+    fn wish(&mut self, name: &str) -> &mut PlaceWish {
+        self.tenant(name).wish.as_mut().unwrap()
     }
 
     fn pass(&mut self, millis: u64) {
@@ -151,6 +156,31 @@ fn another_writers_list_stays_for_good() {
     assert_eq!(w.cpus("a"), "0-7");
 }
 
+#[test]
+fn memory_nodes_of_its_own_stay() {
+    let mut w = World::new(&["a", "b"]);
+    w.settings.memory = true;
+    w.reading.traffic = vec![(0, 1, 9 * MIB)];
+    w.tenant("a").mems = "1".parse().unwrap();
+    let plan = w.turn();
+    assert!(says(&plan, "a").contains("of its own choice"), "{plan:?}");
+    assert_eq!((w.cpus("a"), w.tenant("a").mems.to_string()), (String::new(), "1".to_owned()));
+}
+
+#[test]
+fn a_contradiction_on_other_domains_than_before_pins_nobody_to_the_old_ones() {
+    let mut w = World::new(&["a", "b", "c", "d"]);
+    for name in ["a", "b", "c"] {
+        w.wish(name).exclusive = true;
+    }
+    w.reading.traffic = vec![(0, 3, 9 * MIB)];
+    w.turn();
+    w.reading.topology.domains.truncate(3);
+    w.reading.topology.online = (0..6).collect();
+    let plan = w.turn();
+    assert!(plan.note.contains("as before, because of"), "{}", plan.note);
+}
+
 /// Rao et al., §8: sizes of what is sent change, and with them who should be near whom.
 #[test]
 fn a_shift_of_traffic_moves_whom_it_pays_for_but_not_within_the_cool_down() {
@@ -204,9 +234,9 @@ fn whoever_lacks_processors_gets_more_even_within_its_cool_down() {
 #[test]
 fn groups_are_together_and_the_exclusive_alone() {
     let mut w = World::new(&["a", "b", "db", "quiet"]);
-    w.tenant("a").wish.group = Some("g".to_owned());
-    w.tenant("b").wish.group = Some("g".to_owned());
-    w.tenant("db").wish.exclusive = true;
+    w.wish("a").group = Some("g".to_owned());
+    w.wish("b").group = Some("g".to_owned());
+    w.wish("db").exclusive = true;
     w.reading.traffic = vec![(0, 2, 9 * MIB)];
     w.turn();
     assert_eq!(w.cpus("a"), w.cpus("b"));
@@ -216,7 +246,7 @@ fn groups_are_together_and_the_exclusive_alone() {
         let other = w.tenant(name).cpus.clone();
         assert!(!other.is_empty() && other.and(&db).is_empty(), "{name}: {other}");
     }
-    w.tenant("db").wish.exclusive = false;
+    w.wish("db").exclusive = false;
     w.turn();
     assert_eq!(w.cpus("quiet"), "0-7", "given back");
 }
@@ -257,15 +287,20 @@ fn after_a_restart_what_is_in_the_journal_is_ours() {
     let steps = w.turn().steps;
     w.state = PinState::default();
     for step in &steps {
-        w.state.adopt(&step.to_save().unwrap());
+        w.state.adopt(&step.to_save().unwrap(), Millis(1));
     }
+    // Nothing is known of traffic yet, and of one container not even what dockerd says.
+    let traffic = std::mem::take(&mut w.reading.traffic);
+    let wish = w.tenant("a").wish.take();
+    assert_eq!(w.turn().steps, []);
+    (w.reading.traffic, w.tenant("a").wish) = (traffic, wish);
     assert_eq!(w.turn().steps, []);
     // The containers are gone, and another job's knob is none of ours.
     w.reading.tenants.clear();
     w.reading.traffic.clear();
     let number = Value::from(Bytes(5));
     let low = Saved2 { knob: Knob::MemoryLow, value: number };
-    w.state.adopt(&low.saved());
+    w.state.adopt(&low.saved(), Millis(1));
     let plan = w.turn();
     assert_eq!(plan.steps.len(), 2);
     assert!(w.state.is_empty());
@@ -315,72 +350,4 @@ fn with_one_domain_there_is_nothing_to_choose() {
     let plan = w.turn();
     assert_eq!(plan.steps, []);
     assert!(plan.note.contains("nothing to choose"));
-}
-
-fn scaled(value: u64, percent: u64) -> u64 {
-    value * percent / 100
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
-    #[test]
-    fn noise_changes_nothing(
-        edges in prop::collection::vec((0_usize..8, 0_usize..8, 100_000_u64..50_000_000), 3..16),
-        noise in prop::collection::vec(92_u64..108, 40),
-    ) {
-        let mut w = World::new(&["a", "b", "c", "d", "e", "f", "g", "h"]);
-        w.reading.traffic = edges.iter().copied().filter(|(a, b, _)| a != b).collect();
-        w.turn();
-        let calm = w.reading.clone();
-        let mut noise = noise.into_iter().cycle();
-        for _ in 0..10 {
-            w.pass(700_000);
-            for (t, was) in w.reading.tenants.iter_mut().zip(&calm.tenants) {
-                t.use_milli = scaled(was.use_milli, noise.next().unwrap());
-                t.peak_milli = scaled(was.peak_milli, noise.next().unwrap());
-            }
-            for (edge, was) in w.reading.traffic.iter_mut().zip(&calm.traffic) {
-                edge.2 = scaled(was.2, noise.next().unwrap());
-            }
-            prop_assert_eq!(w.turn().steps, vec![]);
-        }
-    }
-
-    #[test]
-    fn whatever_is_seen_lists_are_sound_and_only_those_of_whom_may_be_placed(
-        edges in prop::collection::vec((0_usize..10, 0_usize..10, 0_u64..80_000_000), 0..30),
-        uses in prop::collection::vec(0_u64..12_000, 10),
-        kinds in prop::collection::vec(0_u8..8, 10),
-        exclusive in prop::collection::vec(0_u8..12, 10),
-    ) {
-        let mut w = World::new(&["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]);
-        w.reading.traffic = edges.into_iter().filter(|(a, b, _)| a != b).collect();
-        for (i, t) in w.reading.tenants.iter_mut().enumerate() {
-            (t.use_milli, t.peak_milli) = (uses[i] / 2, uses[i]);
-            t.wish.exclusive = exclusive[i] == 0;
-            t.wish.group = (exclusive[i] == 1).then(|| "g".to_owned());
-            match kinds[i] {
-                0 => t.wish.managed = false,
-                1 => t.cpus = "1-2".parse().unwrap(),
-                2 => t.known_for = Millis(1000),
-                3 => t.allowed = (4..8).collect(),
-                _ => {}
-            }
-        }
-        let before = w.reading.clone();
-        let plan = w.turn();
-        for step in &plan.steps {
-            let Action::Pin { to, prior, .. } = &step.action else { panic!("nothing to give back") };
-            prop_assert!(!to.is_empty() && to.without(&before.topology.online).is_empty());
-            let (i, tenant) =
-                before.tenants.iter().enumerate().find(|(_, t)| t.id == step.id).unwrap();
-            prop_assert!(kinds[i] > 3, "{step:?}");
-            prop_assert_eq!(prior, &tenant.cpus);
-        }
-        prop_assert!(plan.cut_planned <= plan.cut_now || exclusive.iter().any(|e| *e < 2), "{:?}", plan);
-        prop_assert_eq!(w.turn().steps, vec![], "steady");
-        let all = w.state.release_all();
-        prop_assert_eq!(all.len(), plan.steps.len());
-    }
 }

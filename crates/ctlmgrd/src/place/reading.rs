@@ -52,10 +52,13 @@ impl Watched {
             let workload = Workload::unstarted(facts.unwrap_or(&unknown).clone());
             let use_milli = seen.cpu_milli.get(id).copied().unwrap_or(0);
             let key = gate::profile_key(&workload, facts.unwrap_or(&unknown));
-            let peak_milli = self.usage.learn(&key, use_milli, unix_now());
             let since = *self.since.entry(id.clone()).or_insert(at);
-            // Of whom dockerd has not told yet, nothing is known that could be asked.
-            let wish = facts.map(|_| wish(settings, &workload)).unwrap_or_default();
+            // Of the first look nobody knows how long it was about.
+            let peak_milli = match since == at {
+                true => self.usage.peak(&key),
+                false => self.usage.learn(&key, use_milli, unix_now()),
+            };
+            let wish = facts.map(|_| wish(settings, &workload));
             place.insert(id.as_str(), tenants.len());
             let known_for = at.since(since);
             tenants.push(tenant(&workload, cpuset, wish, [use_milli, peak_milli], known_for));
@@ -75,12 +78,15 @@ impl Watched {
         if online == self.online && !online.is_empty() {
             return;
         }
-        self.online = online;
         match read_topology(&self.host) {
-            Ok(topology) => self.topology = topology,
+            Ok(topology) => {
+                // What came just now may not show its caches yet: once more the next time.
+                let is_settled = topology == self.topology;
+                self.online = if is_settled { online } else { String::new() };
+                self.topology = topology;
+            }
             Err(error) => {
                 warn!(error = ctlmgr_host::chain(&error), "the processors cannot be read");
-                self.topology = Topology::default();
             }
         }
     }
@@ -93,7 +99,7 @@ fn unix_now() -> u64 {
 fn tenant(
     workload: &Workload,
     cpuset: &Cpuset,
-    wish: PlaceWish,
+    wish: Option<PlaceWish>,
     [use_milli, peak_milli]: [u64; 2],
     known_for: Millis,
 ) -> Tenant {
@@ -167,10 +173,11 @@ mod tests {
         assert_eq!(reading.traffic, [(0, 1, 7)]);
         let [web, db, new] = &reading.tenants[..] else { panic!("{reading:?}") };
         assert_eq!((web.name.0.as_str(), web.known_for, web.use_milli), ("web", Millis(5000), 100));
+        let (web_wish, db_wish) = (web.wish.as_ref().unwrap(), db.wish.as_ref().unwrap());
         assert!(
-            web.peak_milli >= 100 && web.wish.managed && !web.wish.exclusive && db.wish.exclusive
+            web.peak_milli >= 100 && web_wish.managed && !web_wish.exclusive && db_wish.exclusive
         );
-        assert_eq!(db.wish.group.as_deref(), Some("shop"));
-        assert_eq!(new.wish, PlaceWish::default(), "dockerd has not told of it");
+        assert_eq!(db_wish.group.as_deref(), Some("shop"));
+        assert_eq!(new.wish, None, "dockerd has not told of it");
     }
 }

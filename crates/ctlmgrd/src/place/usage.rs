@@ -43,6 +43,11 @@ impl Usage {
         cpu_use::peak(known)
     }
 
+    /// The same without learning.
+    pub fn peak(&self, key: &str) -> u64 {
+        self.by_key.get(key).map_or(0, cpu_use::peak)
+    }
+
     fn forget_oldest(&mut self) {
         let oldest = self.by_key.iter().min_by_key(|(_, known)| known.learned_unix);
         let Some(key) = oldest.map(|(key, _)| key.clone()) else { return };
