@@ -34,7 +34,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 fn waiter(dir: &Path, name: &str, status: u8) -> String {
     let file = dir.join(name).display().to_string();
     let script = format!(
-        "trap 'echo hup >>{file}' HUP; trap 'echo term >>{file}; exit {status}' TERM; \
+        "trap 'echo usr >>{file}' USR1; trap 'echo term >>{file}; exit {status}' TERM; \
          echo up >>{file}; while :; do sleep 0.1; done"
     );
     service(name, &script)
@@ -51,11 +51,11 @@ fn signals_reach_both_and_the_container_stops_in_good_order() {
     let mut child = start(dir, &format!("[{}, {}]", waiter(dir, "a", 0), waiter(dir, "b", 0)));
     until("both run", || said(dir, "a") == "up " && said(dir, "b") == "up ");
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    kill(pid, Signal::SIGHUP).unwrap();
-    until("both heard it", || said(dir, "a") == "up hup " && said(dir, "b") == "up hup ");
+    kill(pid, Signal::SIGUSR1).unwrap();
+    until("both heard it", || said(dir, "a") == "up usr " && said(dir, "b") == "up usr ");
     kill(pid, Signal::SIGTERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!((said(dir, "a"), said(dir, "b")), ("up hup term ".into(), "up hup term ".into()));
+    assert_eq!((said(dir, "a"), said(dir, "b")), ("up usr term ".into(), "up usr term ".into()));
 }
 
 #[test]

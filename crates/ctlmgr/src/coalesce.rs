@@ -7,10 +7,12 @@ mod merge;
 mod rules;
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use ctlmgr_api::Graph;
+use ctlmgr_api::{Graph, GraphEdge};
 use ctlmgr_model::Bytes;
 use serde::Serialize;
 
@@ -71,12 +73,17 @@ fn look(graph: &Graph) -> Result<Vec<Advice>, Failure> {
     let mut compared = 0;
     let mut all = Vec::new();
     for edge in graph.edges.iter().take(PAIRS) {
+        let mut unknown = Vec::new();
         for name in [&edge.a, &edge.b] {
             if !known.contains_key(name.as_str()) {
-                known.insert(name, inspect(name)?);
+                match inspect(name) {
+                    Ok(service) => drop(known.insert(name, service)),
+                    Err(error) => unknown.push(format!("{name}: {error:#}")),
+                }
             }
         }
         let (Some(a), Some(b)) = (known.get(edge.a.as_str()), known.get(edge.b.as_str())) else {
+            all.push(advice(edge, false, unknown));
             continue;
         };
         let mut why = refusals(a, b);
@@ -91,10 +98,14 @@ fn look(graph: &Graph) -> Result<Vec<Advice>, Failure> {
         if can_be_coalesced {
             why.push(base(a, b));
         }
-        let (a, b) = (edge.a.clone(), edge.b.clone());
-        all.push(Advice { a, b, bytes_per_sec: edge.bytes_per_sec, can_be_coalesced, why });
+        all.push(advice(edge, can_be_coalesced, why));
     }
     Ok(all)
+}
+
+fn advice(edge: &GraphEdge, can_be_coalesced: bool, why: Vec<String>) -> Advice {
+    let (a, b) = (edge.a.clone(), edge.b.clone());
+    Advice { a, b, bytes_per_sec: edge.bytes_per_sec, can_be_coalesced, why }
 }
 
 fn base(a: &Service, b: &Service) -> String {
@@ -123,6 +134,13 @@ fn build(first: &str, second: &str, order: &Order, json: bool) -> Result<u8, Fai
         return Err(refused(why));
     }
     let text = instead::compose(&a, &b, &order.tag);
+    let unusual = rules::unusual(&a);
+    if text.is_none() && !unusual.is_empty() {
+        let names = unusual.join(", ");
+        return Err(refused(vec![format!(
+            "they are of no compose project, and {names} would be lost in words for docker run"
+        )]));
+    }
     expect_free(order, text.is_some())?;
     let exports = Exports::of(&a, &b)?;
     let comparison = exports.compare()?;
@@ -132,10 +150,17 @@ fn build(first: &str, second: &str, order: &Order, json: bool) -> Result<u8, Fai
     }
     build::build((&a, &b), &exports, &comparison, &order.tag)?;
     if let Some(text) = &text {
-        std::fs::write(&order.output, text)
+        write_secretly(&order.output, text)
             .with_context(|| format!("failed to write {}", order.output.display()))?;
     }
     tell((&a, &b), order, text.is_some(), json)
+}
+
+/// For its owner only: the environment of services may be secret.
+fn write_secretly(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 /// Nothing is replaced without being asked for.
@@ -182,6 +207,7 @@ fn tell(
         }
         None => {
             show::line(&format!("To run it, stop both, then: {run}"));
+            show::line("Options beyond these (tmpfs, ulimits, DNS, labels) are not carried over.");
             show::line("To go back, remove that container and start both.");
         }
     }

@@ -98,6 +98,10 @@ struct Counting {
     source: Option<Source>,
     /// Why there is none although it is wanted.
     refused: Option<String>,
+    /// The kernel's counts of the last reading, and what they came to, each attributed to whoever had the
+    /// address when it was sent: addresses are used again.
+    known: BTreeMap<(CgroupId, IpAddr), u64>,
+    sums: Totals,
     rates: Rates,
     read_at: Option<Instant>,
 }
@@ -138,10 +142,27 @@ impl Counting {
         let now = Instant::now();
         let passed = self.read_at.replace(now).map(|before| now.duration_since(before));
         let sent = self.source.as_ref().map(|source| source()).unwrap_or_default();
-        let totals = Totals::new(sent, &members, containers);
-        self.rates.follow(&totals, passed);
-        let graph = self.rates.graph(traffic, &totals, containers);
+        let more = Totals::new(self.grown(sent), &members, containers);
+        self.sums.add(more);
+        self.rates.follow(&self.sums, passed);
+        let graph = self.rates.graph(traffic, &self.sums, containers);
         Some(Seen { at: Some(began), ..self.rates.seen(graph, members) })
+    }
+}
+
+impl Counting {
+    /// What was sent since the last reading.
+    fn grown(&mut self, sent: Vec<Sent>) -> Vec<Sent> {
+        let mut known = BTreeMap::new();
+        let mut all = Vec::with_capacity(sent.len());
+        for (cgroup, peer, bytes) in sent {
+            // A count that began anew has grown from nothing.
+            let before = self.known.get(&(cgroup, peer)).filter(|before| **before <= bytes);
+            all.push((cgroup, peer, bytes - before.copied().unwrap_or(0)));
+            known.insert((cgroup, peer), bytes);
+        }
+        self.known = known;
+        all
     }
 }
 
@@ -157,7 +178,7 @@ fn attach(_: &std::path::Path) -> Result<Source, String> {
     Err("ctlmgr was built without eBPF".to_owned())
 }
 
-/// Counts since the beginning, by full ids of containers.
+/// Counts since the beginning, or since the last reading, by full ids of containers.
 #[derive(Debug, Default)]
 struct Totals {
     /// Ids in order, so that both directions are one pair.
@@ -167,6 +188,21 @@ struct Totals {
 }
 
 impl Totals {
+    /// With what came since; who is gone is left out.
+    fn add(&mut self, more: Totals) {
+        let Totals { pairs, outside, cpu_usec } = more;
+        self.cpu_usec = cpu_usec;
+        for (pair, bytes) in pairs {
+            *self.pairs.entry(pair).or_default() += bytes;
+        }
+        for (id, bytes) in outside {
+            *self.outside.entry(id).or_default() += bytes;
+        }
+        let here = &self.cpu_usec;
+        self.pairs.retain(|(a, b), _| here.contains_key(a) && here.contains_key(b));
+        self.outside.retain(|id, _| here.contains_key(id));
+    }
+
     fn new(sent: Vec<Sent>, members: &Members, containers: &Containers) -> Totals {
         let mut of_address: BTreeMap<IpAddr, &String> = BTreeMap::new();
         for facts in containers.by_id.values() {
@@ -336,6 +372,31 @@ mod tests {
         assert_eq!((graph.edges.len(), edge.a.as_str(), edge.b.as_str()), (1, "db", "web"));
         assert_eq!((edge.bytes, edge.bytes_per_sec), (1500, 0), "nobody knows since when");
         assert_eq!(totals.outside.values().sum::<u64>(), 70);
+    }
+
+    #[test]
+    fn an_address_that_is_used_again_brings_no_old_bytes() {
+        let (mut members, mut containers) = world();
+        let mut counting = Counting::default();
+        let mut look = |members: &Members, containers: &Containers, bytes| {
+            let more = Totals::new(
+                counting.grown(vec![(CgroupId(10), to(3), bytes)]),
+                members,
+                containers,
+            );
+            counting.sums.add(more);
+            counting.sums.pairs.clone()
+        };
+        let before = look(&members, &containers, 1_000_000);
+        assert_eq!(before.values().copied().collect::<Vec<_>>(), [1_000_000]);
+        // Another one with the address of the first.
+        let mut facts = containers.by_id.remove("11").unwrap();
+        facts.id = "33".to_owned();
+        containers.by_id.insert("33".to_owned(), facts);
+        members.cpu_usec.remove("11");
+        members.cpu_usec.insert("33".to_owned(), 0);
+        let after = look(&members, &containers, 1_000_500);
+        assert_eq!(after, BTreeMap::from([(("00".to_owned(), "33".to_owned()), 500)]));
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::placement::{self, Domain, Problem, Work, Workload};
 const TOLERANCE: i64 = 10;
 /// What a move costs where the kernel does not tell how large a cache is.
 const CACHE: u64 = 16 << 20;
+/// Bits of the sum of all edges: with distances, parts and ties of groups there are 63 at most.
+const MOST_BITS: u32 = 40;
 
 impl<'a> Field<'a> {
     /// Fills in the domains of everybody who is placed.
@@ -59,11 +61,11 @@ impl<'a> Field<'a> {
 
     fn problem(&self, placed: &[usize], again_at: &mut Option<Millis>) -> Problem {
         let workloads: Vec<Workload> = placed.iter().map(|i| self.workload(*i, again_at)).collect();
-        let edges = self.edges(placed);
+        let (edges, shift) = self.edges(placed);
         let limits = self.limits(placed, &workloads);
         let domains =
             self.rooms.iter().map(|r| Domain { cpus: thousandths(r.cpus.len()) }).collect();
-        let move_price = as_i64(self.price().max(1));
+        let move_price = as_i64((self.price() >> shift).max(1));
         Problem { domains, workloads, edges, distance: self.distance.clone(), limits, move_price }
     }
 
@@ -88,28 +90,34 @@ impl<'a> Field<'a> {
         Workload { load, current, is_pinned: held.is_some(), is_exclusive, widest }
     }
 
-    /// Traffic over the horizon, and ties of groups that are stronger than all of it.
-    fn edges(&self, placed: &[usize]) -> Vec<(usize, usize, i64)> {
+    /// Traffic over the horizon, and ties of groups that are stronger than all of it; in units of 2^shift
+    /// bytes, so that cut, price and ties fit together.
+    fn edges(&self, placed: &[usize]) -> (Vec<(usize, usize, i64)>, u32) {
         let at: BTreeMap<usize, usize> =
             placed.iter().enumerate().map(|(place, index)| (*index, place)).collect();
         let secs = (self.settings.horizon.0 / 1000).max(1);
-        let mut edges: Vec<(usize, usize, i64)> = Vec::new();
+        let bytes = |rate: u64| u128::from(rate) * u128::from(secs);
+        let mut raw: Vec<(usize, usize, u128)> = Vec::new();
         for (a, b, rate) in self.reading.traffic.iter().filter(|(_, _, rate)| *rate >= NOISE) {
             if let (Some(a), Some(b)) = (at.get(a), at.get(b)) {
-                // A price and a cut of thousands of units still fit together.
-                edges.push((*a, *b, as_i64(rate.saturating_mul(secs)).min(i64::MAX >> 24)));
+                raw.push((*a, *b, bytes(*rate)));
             }
         }
-        let all = edges.iter().map(|(_, _, bytes)| *bytes).fold(1, i64::saturating_add);
+        let sum: u128 = raw.iter().map(|(_, _, bytes)| *bytes).sum();
+        let shift = (u128::BITS - sum.leading_zeros()).saturating_sub(MOST_BITS);
+        let fitting = |bytes: u128| as_i64(u64::try_from(bytes >> shift).unwrap_or(u64::MAX));
+        let mut edges: Vec<_> =
+            raw.into_iter().map(|(a, b, bytes)| (a, b, fitting(bytes))).collect();
+        let all = fitting(sum) + 1;
         let mut last: BTreeMap<&str, usize> = BTreeMap::new();
         for (place, index) in placed.iter().enumerate() {
             let wish = self.reading.tenants[*index].wish.as_ref();
             let Some(group) = wish.and_then(|w| w.group.as_ref()) else { continue };
             if let Some(before) = last.insert(group, place) {
-                edges.push((before, place, all.min(i64::MAX >> 20)));
+                edges.push((before, place, all));
             }
         }
-        edges
+        (edges, shift)
     }
 
     /// What each domain may carry: its part of all load and a little more, or `fill` of its processors,

@@ -220,6 +220,20 @@ fn a_move_that_does_not_pay_for_a_cache_within_the_horizon_is_not_made() {
     assert!(plan.note.contains("nothing is worth a move"), "{}", plan.note);
 }
 
+/// Of much traffic the larger still counts for more.
+#[test]
+fn heavy_traffic_is_told_from_heavier() {
+    let mut w = World::new(&["front", "cart", "ads"]);
+    for name in ["front", "cart", "ads"] {
+        (w.tenant(name).use_milli, w.tenant(name).peak_milli) = (700, 700);
+    }
+    w.settings.horizon = Millis(86_400_000);
+    w.reading.traffic = vec![(0, 1, 20_000 * MIB), (0, 2, 5_000 * MIB)];
+    w.turn();
+    assert_eq!(w.cpus("front"), w.cpus("cart"));
+    assert_ne!(w.cpus("front"), w.cpus("ads"));
+}
+
 #[test]
 fn whoever_lacks_processors_gets_more_even_within_its_cool_down() {
     let mut w = World::new(&["a", "b"]);

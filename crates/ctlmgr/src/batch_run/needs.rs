@@ -9,11 +9,13 @@ use crate::docker_cli::docker;
 
 /// Compose waits for ever; a batch that hangs helps nobody.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// A dockerd that restarts is back within this time.
+const AWAY: Duration = Duration::from_secs(120);
 /// Between two looks at a container.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// What is waited for (compose, `depends_on: condition`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Condition {
     Started,
     Healthy,
@@ -40,11 +42,21 @@ pub(super) fn sort_out(
     failed: &BTreeSet<String>,
 ) -> (Vec<String>, Vec<(String, anyhow::Error)>) {
     let (mut may, mut may_not) = (Vec::new(), Vec::new());
+    // Each is waited for once, however many need it.
+    let mut known: BTreeMap<(&str, Condition, bool), Result<(), String>> = BTreeMap::new();
     for name in batch {
-        let all = needs.get(name).map_or(&[][..], Vec::as_slice);
-        match all.iter().try_for_each(|need| meet(need, failed, &state, EVERY)) {
-            Ok(()) => may.push(name.clone()),
-            Err(error) => may_not.push((name.clone(), error)),
+        let mut unmet = None;
+        for need in needs.get(name).map_or(&[][..], Vec::as_slice) {
+            let key = (need.name.as_str(), need.condition, need.is_required);
+            let met = || meet(need, failed, &state, EVERY).map_err(|e| e.to_string());
+            match known.entry(key).or_insert_with(met) {
+                Err(why) if need.is_required => unmet = Some(anyhow::anyhow!("{why}")),
+                _ => {}
+            }
+        }
+        match unmet {
+            None => may.push(name.clone()),
+            Some(error) => may_not.push((name.clone(), error)),
         }
     }
     (may, may_not)
@@ -78,11 +90,12 @@ fn meet(
     look: &dyn Fn(&str) -> Result<State, anyhow::Error>,
     every: Duration,
 ) -> Result<(), anyhow::Error> {
-    let result = match failed.contains(&need.name) {
-        true => Err(anyhow::anyhow!("{} did not start", need.name)),
+    match failed.contains(&need.name) {
+        true => bail!("{} did not start", need.name),
+        // Whether it comes to that is no matter to anybody.
+        false if !need.is_required => Ok(()),
         false => wait(need, look, every),
-    };
-    if need.is_required { result } else { Ok(()) }
+    }
 }
 
 fn wait(
@@ -92,7 +105,15 @@ fn wait(
 ) -> Result<(), anyhow::Error> {
     let (name, began) = (&need.name, Instant::now());
     loop {
-        let State { status, code, health } = look(name)?;
+        let State { status, code, health } = match look(name) {
+            Ok(state) => state,
+            // A dockerd that restarts is back soon.
+            Err(_) if began.elapsed() < AWAY && docker(&["version"]).is_err() => {
+                std::thread::park_timeout(every);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let has_ended = status == "exited" || status == "dead";
         match (need.condition, health.as_deref()) {
             (Condition::Started, _) => return Ok(()),
@@ -154,6 +175,7 @@ mod tests {
         let look = |_: &str| bail!("not looked at");
         let error = meet(&need(true), &failed, &look, Duration::ZERO).unwrap_err();
         assert_eq!(error.to_string(), "db did not start");
-        assert!(meet(&need(false), &failed, &look, Duration::ZERO).is_ok());
+        let nobody = BTreeSet::new();
+        assert!(meet(&need(false), &nobody, &look, Duration::ZERO).is_ok());
     }
 }

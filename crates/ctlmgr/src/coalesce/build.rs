@@ -105,7 +105,7 @@ pub(super) fn build(
     for change in changes(a, b) {
         words.extend(["--change".to_owned(), change]);
     }
-    words.extend([draft.0.clone(), name.to_owned()]);
+    words.extend(["--".to_owned(), draft.0.clone(), name.to_owned()]);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     docker(&words).map(drop)
 }
@@ -156,7 +156,8 @@ fn health(check: &Value) -> Option<String> {
     let test = check["Test"].as_array()?;
     let words: Vec<&str> = test.iter().filter_map(Value::as_str).collect();
     let command = match words[..] {
-        ["CMD-SHELL", text] => text.to_owned(),
+        // A line end would begin another instruction.
+        ["CMD-SHELL", text] => text.replace('\n', "; "),
         ["CMD", ..] => json!(words[1..]).to_string(),
         _ => return None,
     };

@@ -37,8 +37,8 @@ pub(super) struct Service {
     pub privileges: BTreeMap<&'static str, Value>,
     /// Places that it writes to and that outlive it.
     pub writable: Vec<String>,
-    /// What is mounted for reading, as `docker run -v` takes it.
-    pub mounted: Vec<String>,
+    /// What is mounted for reading: source by destination.
+    pub mounted: BTreeMap<String, String>,
     /// Names of networks, without the ones that are no network of its own.
     pub networks: BTreeSet<String>,
     /// Limits, 0 is none.
@@ -115,11 +115,21 @@ struct RestartPolicy {
 struct Mount {
     #[serde(default)]
     r#type: String,
+    /// Of a volume.
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     source: String,
     destination: String,
     #[serde(default, rename = "RW")]
     rw: bool,
+}
+
+impl Mount {
+    /// Where, and what: a volume by its name, because where it lies is its driver's business.
+    fn pair(self) -> (String, String) {
+        (self.destination, if self.name.is_empty() { self.source } else { self.name })
+    }
 }
 
 #[derive(Deserialize)]
@@ -226,10 +236,7 @@ fn service(container: Container, image: Image) -> Service {
         restart: if restart.is_empty() { "no".to_owned() } else { restart },
         privileges: PRIVILEGES.iter().filter_map(privilege).map(plain).collect(),
         writable: writable.into_iter().map(|m| m.destination).collect(),
-        mounted: mounted
-            .into_iter()
-            .map(|m| format!("{}:{}:ro", m.source, m.destination))
-            .collect(),
+        mounted: mounted.into_iter().map(Mount::pair).collect(),
         networks: networks.filter(own_network).collect(),
         memory: host_config.memory,
         nano_cpus: host_config.nano_cpus,
@@ -288,7 +295,7 @@ mod tests {
         assert_eq!(web.published, ["127.0.0.1:8080:80/tcp"]);
         assert_eq!(
             (web.writable, web.mounted),
-            (vec!["/data".to_owned()], vec!["/c:/conf:ro".to_owned()])
+            (vec!["/data".to_owned()], BTreeMap::from([("/conf".to_owned(), "/c".to_owned())]))
         );
         assert_eq!(web.networks.into_iter().collect::<Vec<_>>(), ["shop_default"]);
         assert_eq!(web.privileges["CapAdd"], Value::Null);

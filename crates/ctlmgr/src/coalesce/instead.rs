@@ -32,29 +32,41 @@ pub(super) fn project<'a>(a: &'a Service, b: &'a Service) -> Option<[&'a str; 3]
     let label = |s: &'a Service, key| s.labels.get(key).map(String::as_str);
     let project = label(a, PROJECT)?;
     let is_one = label(b, PROJECT) == Some(project);
-    is_one.then_some([project, label(a, SERVICE)?, label(b, SERVICE)?])
+    let services = [project, label(a, SERVICE)?, label(b, SERVICE)?];
+    (is_one && services[1] != services[2]).then_some(services)
 }
 
 /// The override for compose. JSON is YAML.
 pub(super) fn compose(a: &Service, b: &Service, image: &str) -> Option<String> {
     let [project, first, second] = project(a, b)?;
-    let alias = |network: &String| {
+    let own = |network: &str| {
         let name = network.strip_prefix(project).and_then(|n| n.strip_prefix('_'));
-        (name.unwrap_or(network).to_owned(), json!({"aliases": [second]}))
+        name.map(str::to_owned)
     };
-    let networks: serde_json::Map<String, Value> =
-        a.networks.union(&b.networks).map(alias).collect();
+    let mut networks = serde_json::Map::new();
+    let mut external = serde_json::Map::new();
+    for network in a.networks.union(&b.networks) {
+        // A network of another name was made elsewhere.
+        let key = own(network).unwrap_or_else(|| {
+            external.insert(network.clone(), json!({"external": true, "name": escaped(network)}));
+            network.clone()
+        });
+        networks.insert(key, json!({"aliases": [second]}));
+    }
     let mut merged = json!({
-        "image": image,
+        "image": escaped(image),
         "entrypoint": [ENTRY],
         "command": [],
-        "environment": environment([a, b]),
+        "environment": environment([a, b])
+            .into_iter()
+            .map(|(name, value)| (name, escaped(&value)))
+            .collect::<BTreeMap<_, _>>(),
         "extra_hosts": [format!("{first}:127.0.0.1"), format!("{second}:127.0.0.1")],
         "networks": networks,
     });
-    let lists = [("ports", &b.published), ("volumes", &b.mounted)];
+    let lists = [("ports", b.published.clone()), ("volumes", mounted(b))];
     for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-        merged[name] = json!(list);
+        merged[name] = list.iter().map(|text| escaped(text)).collect();
     }
     if let Some(memory) = sum(a.memory, b.memory) {
         merged["mem_limit"] = json!(memory);
@@ -62,12 +74,25 @@ pub(super) fn compose(a: &Service, b: &Service, image: &str) -> Option<String> {
     if let Some(nanos) = sum(a.nano_cpus, b.nano_cpus) {
         merged["cpus"] = json!(cpus(nanos));
     }
-    let services = json!({"services": {first: merged, second: {"scale": 0}}});
+    let mut services = json!({"services": {first: merged, second: {"scale": 0}}});
+    if !external.is_empty() {
+        services["networks"] = Value::Object(external);
+    }
     let text = serde_json::to_string_pretty(&services).unwrap_or_default();
     Some(format!(
         "# Made by `ctlmgr coalesce build`: {first} and {second} in one container. Leave this file out to go back.\n\
          {text}\n"
     ))
+}
+
+/// compose would take a `$` for a variable of its own.
+fn escaped(text: &str) -> String {
+    text.replace('$', "$$")
+}
+
+/// As `docker run -v` and compose take them.
+fn mounted(s: &Service) -> Vec<String> {
+    s.mounted.iter().map(|(at, source)| format!("{source}:{at}:ro")).collect()
 }
 
 fn cpus(nanos: u64) -> String {
@@ -85,7 +110,7 @@ pub(super) fn docker_run(a: &Service, b: &Service, image: &str) -> String {
         add("--network-alias", s.name.clone());
         add("--add-host", format!("{}:127.0.0.1", s.name));
         s.published.iter().for_each(|port| add("--publish", port.clone()));
-        s.mounted.iter().for_each(|volume| add("--volume", volume.clone()));
+        mounted(s).into_iter().for_each(|volume| add("--volume", volume));
     }
     environment([a, b])
         .into_iter()
@@ -108,6 +133,17 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_compose_would_read_into_it_is_escaped() {
+        let mut web = service("web");
+        web.own_env = [("KEY".to_owned(), "p$word${x}".to_owned())].into();
+        web.networks.insert("outside".to_owned());
+        let text = compose(&web, &service("cart"), "both:1").unwrap();
+        let read: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+        assert_eq!(read["services"]["web"]["environment"]["CTLMGR_0_KEY"], "p$$word$${x}");
+        assert_eq!(read["networks"]["outside"]["external"], true);
+    }
 
     fn service(name: &str) -> Service {
         let labels = [(PROJECT, "shop"), (SERVICE, name)];

@@ -31,7 +31,11 @@ struct Node {
     link: Option<Vec<u8>>,
     /// Of a regular file.
     digest: Option<[u8; 32]>,
+    /// Extended attributes, such as capabilities.
+    attributes: Attributes,
 }
+
+type Attributes = Vec<(String, Vec<u8>)>;
 
 /// A file system, by path.
 #[derive(Debug, Default)]
@@ -76,6 +80,10 @@ pub(super) fn read_tree(from: impl Read) -> io::Result<Tree> {
     for entry in Archive::new(from).entries()? {
         let mut entry = entry?;
         if let Some(path) = path_of(&entry) {
+            if path.contains(char::REPLACEMENT_CHARACTER) {
+                let why = format!("a name that is no UTF-8: {path}");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
             let node = node(&mut entry)?;
             tree.nodes.insert(path, node);
         }
@@ -98,6 +106,7 @@ fn node<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Node> {
     let kind = header.entry_type().as_byte();
     let (mode, owner) = (header.mode()? & 0o7777, (header.uid()?, header.gid()?));
     let link = entry.link_name_bytes().map(|name| name.into_owned());
+    let attributes = attributes(entry)?;
     let digest = match entry.header().entry_type().is_file() {
         true => {
             let mut hash = Sha256::new();
@@ -106,7 +115,21 @@ fn node<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Node> {
         }
         false => None,
     };
-    Ok(Node { kind, mode, owner, link, digest })
+    Ok(Node { kind, mode, owner, link, digest, attributes })
+}
+
+fn attributes<R: Read>(entry: &mut Entry<'_, R>) -> io::Result<Attributes> {
+    let mut kept = Attributes::new();
+    for extension in entry.pax_extensions()?.into_iter().flatten() {
+        let extension = extension?;
+        let Ok(key) = extension.key() else { continue };
+        // The others are written anew where they are needed.
+        if key.starts_with("SCHILY.xattr.") {
+            kept.push((key.to_owned(), extension.value_bytes().to_vec()));
+        }
+    }
+    kept.sort();
+    Ok(kept)
 }
 
 struct HashWriter<'a>(&'a mut Sha256);
@@ -150,7 +173,9 @@ pub(super) fn compare(a: &Tree, b: &Tree) -> Comparison {
 /// Of directories the first one's owner and mode stay, unless the second has its own users write there.
 fn is_same(a: &Node, b: &Node) -> bool {
     let are_directories = [a, b].iter().all(|n| n.kind == EntryType::Directory.as_byte());
-    a == b || are_directories && (b.owner == (0, 0) || a.owner == b.owner)
+    // Whoever may write there in the second must in the first.
+    let is_as_open = b.mode & !a.mode & 0o022 == 0;
+    a == b || are_directories && is_as_open && (b.owner == (0, 0) || a.owner == b.owner)
 }
 
 /// By the name of its loader.
@@ -189,19 +214,13 @@ fn copy<R: Read, W: Write>(
     path: &str,
     to: &mut Builder<W>,
 ) -> io::Result<()> {
-    let mut kept: Vec<(String, Vec<u8>)> = Vec::new();
-    for extension in entry.pax_extensions()?.into_iter().flatten() {
-        let extension = extension?;
-        let Ok(key) = extension.key() else { continue };
-        // The others are written anew where they are needed.
-        if key.starts_with("SCHILY.xattr.") {
-            kept.push((key.to_owned(), extension.value_bytes().to_vec()));
-        }
-    }
+    let kept = attributes(entry)?;
     if !kept.is_empty() {
         to.append_pax_extensions(kept.iter().map(|(key, value)| (key.as_str(), &value[..])))?;
     }
     let mut header = entry.header().clone();
+    // Of very large files the size is in an extension.
+    header.set_size(entry.size());
     match entry.link_name_bytes().map(|name| name.into_owned()) {
         Some(link) => {
             let link = String::from_utf8_lossy(&link).into_owned();

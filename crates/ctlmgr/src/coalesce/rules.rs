@@ -4,6 +4,8 @@
 //! today has beyond that is compared too: one container has one user, one set of capabilities, one health
 //! check, one restart policy.
 
+use serde_json::Value;
+
 use super::inspect::Service;
 
 /// Parts of image names by which storage is known.
@@ -64,6 +66,12 @@ pub(super) fn refusals(a: &Service, b: &Service) -> Vec<String> {
             |s: &Service| s.privileges.get(name).filter(|v| !v.is_null()).map(ToString::to_string);
         differ(name, &text(a).unwrap_or_default(), &text(b).unwrap_or_default());
     }
+    for (what, x, y) in [("memory", a.memory, b.memory), ("CPU", a.nano_cpus, b.nano_cpus)] {
+        if (x == 0) != (y == 0) {
+            all.push(format!("one has a {what} limit, and the other none"));
+        }
+    }
+    all.extend(mounts(a, b));
     if a.health.is_some() && b.health.is_some() {
         all.push("both have a health check, and a container has one".to_owned());
     }
@@ -71,6 +79,34 @@ pub(super) fn refusals(a: &Service, b: &Service) -> Vec<String> {
         all.push("they share no network of their own".to_owned());
     }
     all
+}
+
+/// Mounts that would hide each other.
+fn mounts(a: &Service, b: &Service) -> Vec<String> {
+    let is_below =
+        |x: &str, y: &str| x == y || x.starts_with(&format!("{}/", y.trim_end_matches('/')));
+    let mut all = Vec::new();
+    for (at, source) in &a.mounted {
+        for (other, its) in b.mounted.iter().filter(|(o, _)| is_below(at, o) || is_below(o, at)) {
+            if (at, source) != (other, its) {
+                all.push(format!("mounts clash: {source} at {at} and {its} at {other}"));
+            }
+        }
+    }
+    all
+}
+
+/// What words for `docker run` would have to say besides what they do: privileges that are not dockerd's
+/// defaults.
+pub(super) fn unusual(s: &Service) -> Vec<&'static str> {
+    let is_default = |name: &str, value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => {
+            name == "IpcMode" && text == "private" || name == "Runtime" && text == "runc"
+        }
+        _ => false,
+    };
+    s.privileges.iter().filter(|(name, value)| !is_default(name, value)).map(|(n, _)| *n).collect()
 }
 
 /// What stands against coalescing one with anybody.
@@ -148,6 +184,7 @@ mod tests {
             "b: label ctlmgr.coalesce=false"
         );
         assert_eq!(change(&|b| b.argv.clear()), "b: has no command");
+        assert_eq!(change(&|b| b.memory = 5), "one has a memory limit, and the other none");
         let mut a = service("a");
         let mut b = service("b");
         (a.ports, b.ports) = (["80/tcp".to_owned()].into(), ["80/tcp".to_owned()].into());
@@ -156,6 +193,36 @@ mod tests {
             refusals(&a, &b),
             ["both listen on 80/tcp", "both have a health check, and a container has one"]
         );
+    }
+
+    #[test]
+    fn mounts_that_would_hide_each_other_are_named() {
+        let with = |name: &str, at: &str, source: &str| Service {
+            mounted: [(at.to_owned(), source.to_owned())].into(),
+            ..service(name)
+        };
+        let clash = |x: &Service, y: &Service| refusals(x, y).join("; ");
+        assert_eq!(clash(&with("a", "/conf", "/c"), &with("b", "/conf", "/c")), "");
+        assert_eq!(clash(&with("a", "/conf", "/c"), &with("b", "/config", "/d")), "");
+        assert_eq!(
+            clash(&with("a", "/conf", "/c"), &with("b", "/conf/x", "/d")),
+            "mounts clash: /c at /conf and /d at /conf/x"
+        );
+    }
+
+    #[test]
+    fn privileges_beyond_the_defaults_are_named() {
+        let mut s = service("a");
+        s.privileges = [
+            ("Privileged", json!(false)),
+            ("CapDrop", json!(["ALL"])),
+            ("IpcMode", json!("private")),
+            ("Runtime", json!("runc")),
+            ("ReadonlyRootfs", json!(true)),
+            ("PidMode", json!(null)),
+        ]
+        .into();
+        assert_eq!(unusual(&s), ["CapDrop", "ReadonlyRootfs"]);
     }
 
     #[test]
