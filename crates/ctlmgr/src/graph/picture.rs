@@ -57,8 +57,12 @@ pub(super) fn draw(graph: &Graph, places: &BTreeMap<String, String>) -> String {
     }
     for (i, name) in order.iter().enumerate() {
         let ((x, y), angle) = (spot(i), angle(i));
-        let (tx, ty) = (x + 13.0 * angle.cos(), y + 13.0 * angle.sin() + 4.0);
-        let anchor = if angle.cos() < -0.01 { "end" } else { "start" };
+        let (tx, ty) = (x + 13.0 * angle.cos(), y + 16.0 * angle.sin() + 4.0);
+        let anchor = match angle.cos() {
+            left if left < -0.01 => "end",
+            right if right > 0.01 => "start",
+            _ => "middle",
+        };
         let text = super::show::cut(&plain(name), 24);
         let _ = writeln!(
             body,
@@ -90,4 +94,45 @@ fn legend(body: &mut String, domains: &[&String]) {
 /// Names of containers have nothing that XML would mind; those of others' making may.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if "<>&\"".contains(c) || c.is_control() { '_' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctlmgr_api::{GraphEdge, GraphNode};
+
+    #[test]
+    fn those_of_one_domain_have_one_colour_and_lie_side_by_side() {
+        let names = ["web", "ads", "db", "<odd>", "cart", "cache"];
+        let node =
+            |name: &&str| GraphNode { name: (*name).to_owned(), cpu_milli: 10, outside_per_sec: 0 };
+        let edge = |a: &str, b: &str, bytes_per_sec| GraphEdge {
+            a: a.to_owned(),
+            b: b.to_owned(),
+            bytes_per_sec,
+            bytes: 0,
+        };
+        let graph = Graph {
+            traffic: "on".to_owned(),
+            nodes: names.iter().map(node).collect(),
+            edges: vec![
+                edge("db", "web", 9_000_000),
+                edge("cart", "web", 40_000),
+                edge("ads", "<odd>", 0),
+            ],
+        };
+        let places = [("web", "0-3"), ("db", "0-3"), ("cart", "4-7")];
+        let places = places.map(|(n, c)| (n.to_owned(), c.to_owned())).into();
+        let svg = draw(&graph, &places);
+        let colour = |name: &str| {
+            let line = svg.lines().find(|l| l.contains(&format!(">{name}</text>"))).unwrap();
+            line.split("fill=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+        };
+        assert_eq!(colour("web"), colour("db"));
+        assert_ne!(colour("web"), colour("cart"));
+        assert_eq!((colour("ads"), colour("_odd_")), (FREE.to_owned(), FREE.to_owned()));
+        assert_eq!(svg.matches("<line").count(), 2, "who has sent nothing has no line");
+        let at = |name: &str| svg.find(&format!(">{name}</text>")).unwrap();
+        assert!(at("db") < at("web") && at("web") < at("cart"));
+    }
 }
