@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-/// Shows and steers ctlmgr, which shares a container host's memory by weight under pressure, and lets
-/// only those containers start together that do not fight for the disk.
+/// Shows and steers ctlmgr, which shares a container host's memory by weight under pressure, lets only
+/// those containers start together that do not fight for the disk, and runs those near each other that talk.
 ///
 /// After installation ctlmgr only observes: `ctlmgr plan` shows what it would do, and
 /// `ctlmgr mode act` lets it. `ctlmgr revert` puts everything back.

@@ -93,10 +93,9 @@ impl<U: UnitProperties> Placing<U> {
                         return error!("placement has ended: reading broke");
                     };
                     watched = back;
-                    // Processors that could not be read say nothing of where to run.
-                    match reading.topology.domains.is_empty() {
-                        true => publish.borrow().plan.clone(),
-                        false => self.turn(settings.place, reading).await,
+                    match reading {
+                        Some(reading) => self.turn(settings.place, reading).await,
+                        None => publish.borrow().plan.clone(),
                     }
                 }
             };

@@ -35,15 +35,25 @@ impl Watched {
         Watched { host, topology, online, usage, since }
     }
 
-    /// Blocks for as long as the kernel and the store take.
+    /// Blocks for as long as the kernel and the store take. `None` while processors come or go: what was seen
+    /// of containers may be from before.
     pub fn read(
         &mut self,
         at: Millis,
         settings: &Settings,
         seen: &Seen,
         containers: &Containers,
+    ) -> Option<PlaceReading> {
+        self.look_at_processors().then(|| self.put_together(at, settings, seen, containers))
+    }
+
+    fn put_together(
+        &mut self,
+        at: Millis,
+        settings: &Settings,
+        seen: &Seen,
+        containers: &Containers,
     ) -> PlaceReading {
-        self.look_at_processors();
         self.since.retain(|id, _| seen.members.cpusets.contains_key(id));
         let (mut tenants, mut place) = (Vec::new(), BTreeMap::new());
         for (id, cpuset) in &seen.members.cpusets {
@@ -71,12 +81,12 @@ impl Watched {
         PlaceReading { at, topology: self.topology.clone(), tenants, traffic }
     }
 
-    /// Reads the processors again when others run than before.
-    fn look_at_processors(&mut self) {
+    /// Reads the processors again when others run than before; whether they are the same as the last time.
+    fn look_at_processors(&mut self) -> bool {
         let online = self.host.read("sys/devices/system/cpu/online").ok().flatten();
         let online = online.unwrap_or_default();
         if online == self.online && !online.is_empty() {
-            return;
+            return true;
         }
         match read_topology(&self.host) {
             Ok(topology) => {
@@ -84,9 +94,11 @@ impl Watched {
                 let is_settled = topology == self.topology;
                 self.online = if is_settled { online } else { String::new() };
                 self.topology = topology;
+                is_settled && !self.topology.domains.is_empty()
             }
             Err(error) => {
                 warn!(error = ctlmgr_host::chain(&error), "the processors cannot be read");
+                false
             }
         }
     }
@@ -168,8 +180,8 @@ mod tests {
         }
         seen.pairs = vec![("00".into(), "11".into(), 7), ("00".into(), "gone".into(), 9)];
         let settings = Settings::default();
-        watched.read(Millis(1000), &settings, &seen, &containers);
-        let reading = watched.read(Millis(6000), &settings, &seen, &containers);
+        watched.put_together(Millis(1000), &settings, &seen, &containers);
+        let reading = watched.put_together(Millis(6000), &settings, &seen, &containers);
         assert_eq!(reading.traffic, [(0, 1, 7)]);
         let [web, db, new] = &reading.tenants[..] else { panic!("{reading:?}") };
         assert_eq!((web.name.0.as_str(), web.known_for, web.use_milli), ("web", Millis(5000), 100));
