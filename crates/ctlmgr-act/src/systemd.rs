@@ -100,31 +100,59 @@ impl SystemdBus {
         known.map(Some).into_iter().chain([None]).collect()
     }
 
-    /// Over a known connection, or a new one.
+    /// Over a known connection, or a new one; `None` when there is no answer in time. What was asked
+    /// may still wait in the bus then, to be done after all that comes later: leaving the bus takes
+    /// it back, as the manager does nothing for a sender that is gone.
     async fn over_bus(
         &self,
         known: Option<Connection>,
         unit: &str,
         properties: &[Property],
-    ) -> zbus::Result<()> {
+    ) -> Option<zbus::Result<()>> {
         let connection = match known {
             Some(connection) => connection,
-            None => Connection::system().await?,
+            None => match within(Connection::system()).await? {
+                Ok(connection) => connection,
+                Err(error) => return Some(Err(error)),
+            },
         };
-        let properties: Vec<_> =
-            properties.iter().map(|(name, value)| (*name, variant(value))).collect();
-        connection
-            .call_method(
-                Some("org.freedesktop.systemd1"),
-                "/org/freedesktop/systemd1",
-                Some("org.freedesktop.systemd1.Manager"),
-                "SetUnitProperties",
-                &(unit, true, properties),
-            )
-            .await?;
-        *self.link.lock().await = Link { connection: Some(connection), silent_at: None };
-        Ok(())
+        let Some(result) = within(ask(&connection, unit, properties)).await else {
+            if let Some(Err(error)) = within(connection.close()).await {
+                debug!(%error, "failed to leave the message bus");
+            }
+            return None;
+        };
+        if result.is_ok() {
+            *self.link.lock().await = Link { connection: Some(connection), silent_at: None };
+        }
+        Some(result)
     }
+
+    /// Remembers that the bus is silent, and that its connection was left.
+    async fn pass_by(&self) {
+        *self.link.lock().await = Link { connection: None, silent_at: Some(Instant::now()) };
+    }
+}
+
+/// What comes of it in time.
+async fn within<T>(work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(TIMEOUT, work).await.ok()
+}
+
+/// Asks the manager, and waits for its answer.
+async fn ask(connection: &Connection, unit: &str, properties: &[Property]) -> zbus::Result<()> {
+    let properties: Vec<_> =
+        properties.iter().map(|(name, value)| (*name, variant(value))).collect();
+    connection
+        .call_method(
+            Some("org.freedesktop.systemd1"),
+            "/org/freedesktop/systemd1",
+            Some("org.freedesktop.systemd1.Manager"),
+            "SetUnitProperties",
+            &(unit, true, properties),
+        )
+        .await?;
+    Ok(())
 }
 
 /// Ends of error names by which the manager says that there is no such unit to set anything on.
@@ -202,21 +230,19 @@ impl UnitProperties for SystemdBus {
     async fn set(&self, unit: &str, properties: &[Property]) -> Result<(), UnitError> {
         let name = first(properties);
         for way in self.ways().await {
-            match tokio::time::timeout(TIMEOUT, self.over_bus(way, unit, properties)).await {
-                Ok(result) => match result.map_err(|error| explain(error, unit, name)) {
-                    // Any other error may be the bus speaking, for a manager that it does not see.
-                    done @ (Ok(()) | Err(UnitError::NoSuchUnit(_))) => return done,
-                    Err(error) => debug!(%error, "the message bus failed"),
-                },
-                Err(_) => {
-                    self.link.lock().await.silent_at = Some(Instant::now());
-                    break;
-                }
+            let Some(result) = self.over_bus(way, unit, properties).await else {
+                self.pass_by().await;
+                break;
+            };
+            match result.map_err(|error| explain(error, unit, name)) {
+                // Any other error may be the bus speaking, for a manager that it does not see.
+                done @ (Ok(()) | Err(UnitError::NoSuchUnit(_))) => return done,
+                Err(error) => debug!(%error, "the message bus failed"),
             }
         }
-        tokio::time::timeout(TIMEOUT, by_command(unit, properties))
+        within(by_command(unit, properties))
             .await
-            .unwrap_or_else(|_| Err(UnitError::Timeout { unit: unit.to_owned(), property: name }))
+            .unwrap_or_else(|| Err(UnitError::Timeout { unit: unit.to_owned(), property: name }))
     }
 }
 
