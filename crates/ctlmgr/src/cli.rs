@@ -305,13 +305,18 @@ pub enum PlaceCommand {
     /// "balance_tolerance": 0.1, "time_limit_ms": 100, "move_price": BYTES}. First the least load beyond
     /// min(cpus, (1 + balance_tolerance) * part of all load) is sought, then the least sum of
     /// bytes * distance, where each move away from current costs move_price: by default a
-    /// ten-thousandth of all bytes. - is standard input.
+    /// ten-thousandth of all bytes. Where a load must exceed the limit, of equals those of least weight
+    /// bear it. - is standard input.
     Plan {
         /// Domains, workloads and their traffic, as JSON.
         file: PathBuf,
         /// Stop after so many rounds of search, in place of the time limit: the same plan every time.
         #[arg(long)]
         rounds: Option<u64>,
+        /// Have an exact solver look for something better for so long, or prove that there is nothing:
+        /// seconds for some forty workloads on four domains, and often too long for more.
+        #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+        prove: Option<u64>,
     },
 }
 

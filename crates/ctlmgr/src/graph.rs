@@ -18,7 +18,7 @@ use crate::{Failure, offline, place_plan, show};
 pub(crate) fn suggest(socket: &Path, json: bool) -> Result<u8, Failure> {
     let graph = counted(socket)?;
     let topology = offline::topology(Path::new("/"))?;
-    place_plan::run_text(&input(&graph, &topology).to_string(), None, json)
+    place_plan::run_text(&input(&graph, &topology).to_string(), place_plan::Effort::default(), json)
 }
 
 /// The planner's input: domains go by their processors.

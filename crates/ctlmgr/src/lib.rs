@@ -72,8 +72,8 @@ pub fn run(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Memory { command: MemoryCommand::Plan { file } } => memory_plan::run(&file, json),
         Command::Batch { command } => batch(&cli.socket, command, json),
-        Command::Place { command: PlaceCommand::Plan { file, rounds } } => {
-            place_plan::run(&file, rounds, json)
+        Command::Place { command: PlaceCommand::Plan { file, rounds, prove } } => {
+            place_plan::run(&file, place_plan::Effort { rounds, prove_secs: prove }, json)
         }
         Command::Place { command: PlaceCommand::Show } => graph::places(&cli.socket, json),
         Command::Place { command: PlaceCommand::Suggest } => graph::suggest(&cli.socket, json),

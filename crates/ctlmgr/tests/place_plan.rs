@@ -69,6 +69,40 @@ fn known_optima_are_found_within_the_limits() {
     assert!(seen > 5, "instances are there");
 }
 
+#[test]
+fn a_proof_is_given_on_request() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/place");
+    for name in ["teastore_7_flat_s1", "teastore_7_hier_s1", "sockshop_15_hier_s1"] {
+        let text = std::fs::read_to_string(directory.join(name).with_extension("json")).unwrap();
+        let case: Value = serde_json::from_str(&text).unwrap();
+        let found = planned(&case["input"], &["--rounds", "5000", "--prove", "600"]);
+        assert_eq!(found["proven"], true, "{name}");
+        let (cut, known) = (&found["weighted_cut"], &case["optimum_weighted_cut"]);
+        assert!((cut.as_f64().unwrap() - known.as_f64().unwrap()).abs() < 1e-6, "{name}: {cut}, {known}");
+        assert!(planned(&case["input"], &["--rounds", "10"]).get("proven").is_none());
+    }
+}
+
+#[test]
+fn of_equals_those_of_more_weight_are_where_there_is_room() {
+    let mut input = json!({
+        "domains": [{"id": "d0", "cpus": 2}, {"id": "d1", "cpus": 2}],
+        "workloads": [
+            {"name": "light", "cpu": 1.5, "weight": 10}, {"name": "heavy", "cpu": 1.5, "weight": 400},
+            {"name": "other", "cpu": 1.5, "weight": 10},
+        ],
+    });
+    for heavy in 0..3 {
+        for w in 0..3 {
+            input["workloads"][w]["weight"] = json!(if w == heavy { 400 } else { 10 });
+        }
+        let found = planned(&input, &["--rounds", "100"]);
+        assert_eq!(found["overload"], 1.0);
+        let at = |w: usize| &found["assignment"][input["workloads"][w]["name"].as_str().unwrap()];
+        assert!((0..3).filter(|w| *w != heavy).all(|w| at(w) != at(heavy)), "{found}");
+    }
+}
+
 fn pair() -> Value {
     json!({
         "domains": [{"id": "d0", "cpus": 2}, {"id": "d1", "cpus": 2}],

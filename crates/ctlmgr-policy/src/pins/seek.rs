@@ -76,7 +76,7 @@ impl<'a> Field<'a> {
         if standing == Standing::Own {
             let current = self.domains_of(self.list_of(tenant));
             let widest = current.len();
-            return Workload { load, current, is_pinned: true, is_exclusive: false, widest };
+            return Workload { load, current, is_pinned: true, widest, ..Workload::default() };
         }
         let current = self.state.pinned_to(tenant).map(|at| self.domains_of(at));
         let current = current.unwrap_or_default();
@@ -87,7 +87,8 @@ impl<'a> Field<'a> {
             *again_at = Some(again_at.map_or(end, |known| known.min(end)));
         }
         let widest = self.rooms.len();
-        Workload { load, current, is_pinned: held.is_some(), is_exclusive, widest }
+        let is_pinned = held.is_some();
+        Workload { load, current, is_pinned, is_exclusive, widest, ..Workload::default() }
     }
 
     /// Traffic over the horizon, and ties of groups that are stronger than all of it; in units of 2^shift

@@ -22,6 +22,8 @@ pub struct Workload {
     pub is_exclusive: bool,
     /// On how many domains it may be, at most.
     pub widest: usize,
+    /// Of equals those of less weight are where the load exceeds the limit; any unit.
+    pub weight: i64,
 }
 
 /// A problem; indices are those of its lists.
@@ -109,6 +111,7 @@ pub(super) struct Graph {
 pub(super) struct Unit {
     pub workload: usize,
     pub load: i64,
+    pub weight: i64,
     pub current: Option<usize>,
     pub is_pinned: bool,
     pub is_exclusive: bool,
@@ -176,6 +179,7 @@ impl Problem {
                 units.push(Unit {
                     workload: index,
                     load: w.load / as_i64(*width) + more,
+                    weight: w.weight,
                     current: w.current.get(part).or(w.current.first()).copied(),
                     is_pinned: w.is_pinned,
                     is_exclusive: w.is_exclusive,

@@ -1,6 +1,8 @@
 use super::*;
 use proptest::prelude::*;
 
+mod exact;
+
 fn as_i64(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
@@ -52,14 +54,14 @@ fn judge(problem: &Problem, at: &[Vec<usize>]) -> (i64, i64) {
     (over, cut + moves * problem.move_price)
 }
 
-/// The best of all placements.
-fn best_of_all(problem: &Problem) -> (i64, i64) {
+/// The best of all placements that are allowed.
+fn best_of_all(problem: &Problem, is_allowed: impl Fn(&[Vec<usize>]) -> bool) -> (i64, i64) {
     let (n, k) = (problem.workloads.len(), problem.domains.len());
     let all = k.pow(u32::try_from(n).unwrap());
     let of = |code: usize| -> Vec<Vec<usize>> {
         (0..n).map(|i| vec![code / k.pow(u32::try_from(i).unwrap()) % k]).collect()
     };
-    (0..all).map(|code| judge(problem, &of(code))).min().unwrap()
+    (0..all).map(of).filter(|at| is_allowed(at)).map(|at| judge(problem, &at)).min().unwrap()
 }
 
 prop_compose! {
@@ -190,7 +192,7 @@ proptest! {
     #[test]
     fn small_ones_are_placed_as_well_as_can_be(problem in any_problem(7)) {
         let found = run(&problem, 2000);
-        prop_assert_eq!(judge(&problem, &found.domains), best_of_all(&problem));
+        prop_assert_eq!(judge(&problem, &found.domains), best_of_all(&problem, |_| true));
     }
 
     #[test]
@@ -231,6 +233,18 @@ proptest! {
             let mut others = found.domains.iter().enumerate().filter(|(i, _)| *i != index);
             prop_assert!(!w.is_exclusive || others.all(|(_, o)| o.iter().all(|d| !at.contains(d))));
         }
+    }
+
+    #[test]
+    fn weights_decide_among_equals_only(
+        problem in any_problem(24),
+        weights in proptest::collection::vec(1i64..4, 24),
+    ) {
+        let mut problem = problem;
+        problem.limits.iter_mut().for_each(|limit| *limit = *limit * 3 / 4);
+        let plain = run(&problem, 100);
+        problem.workloads.iter_mut().zip(weights).for_each(|(w, weight)| w.weight = weight);
+        prop_assert_eq!(judge(&problem, &run(&problem, 100).domains), judge(&problem, &plain.domains));
     }
 
     #[test]

@@ -41,7 +41,6 @@ pub(super) struct InputDomain {
 pub(super) struct InputWorkload {
     pub name: String,
     pub cpu: f64,
-    /// Taken for the other planners' sake: the objective does not know weights.
     #[serde(default = "default_weight")]
     pub weight: f64,
     #[serde(default)]
@@ -166,6 +165,7 @@ impl Case {
                 is_pinned: w.pinned,
                 is_exclusive: w.exclusive,
                 widest: w.max_domains,
+                weight: integer(w.weight * 1000.0),
             });
         }
         let cells = problem.units().saturating_mul(input.domains.len());

@@ -27,6 +27,9 @@ pub(super) struct Output {
     /// By how much the weighted cut is less than now, between workloads that are somewhere now.
     pub gain_vs_current: f64,
     pub time_ms: u64,
+    /// Whether no placement is better; absent unless a proof was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proven: Option<bool>,
 }
 
 impl Output {
@@ -63,6 +66,7 @@ impl Output {
             moves: (0..now.len()).filter(moved).count(),
             gain_vs_current: gain,
             time_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            proven: None,
         }
     }
 }
