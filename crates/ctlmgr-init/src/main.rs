@@ -3,13 +3,16 @@
 //! It starts the services of a list one after the other, hands every signal on to all of them, reaps whatever
 //! is left to it, and ends as soon as one of them ends: the others get their stop signal and ten seconds.
 //! Its exit status is that of the first that ended, so a restart policy means what it meant before.
+//!
+//! `ctlmgr-init exec NUMBER PROGRAM [ARGUMENT...]` runs a program as that service runs: with its environment,
+//! in its directory. Health checks are run so.
 
 mod services;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -40,8 +43,13 @@ const HEARD: [Signal; 11] = [
 const GRACE_SECS: u32 = 10;
 
 fn main() -> ExitCode {
-    let list = std::env::args_os().nth(1).map_or_else(|| PathBuf::from(LIST), PathBuf::from);
-    match run(&list) {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let done = match &arguments[..] {
+        [word, number, argv @ ..] if word == "exec" => run_as(number, argv),
+        [list] => run(Path::new(list)),
+        _ => run(Path::new(LIST)),
+    };
+    match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("ctlmgr-init: {error:#}");
@@ -50,7 +58,33 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(list: &std::path::Path) -> Result<u8> {
+/// Becomes a program that runs as a service does; returns only if that fails.
+fn run_as(number: &OsStr, argv: &[OsString]) -> Result<u8> {
+    let services = read(Path::new(LIST))?;
+    let index = number.to_str().and_then(|text| text.parse().ok());
+    let service = index.and_then(|index: usize| Some((index, services.get(index)?)));
+    let (index, service) = service.with_context(|| format!("there is no service {number:?}"))?;
+    let (program, arguments) = argv.split_first().context("no program was named")?;
+    let failed = command(index, service, program, arguments).exec();
+    Err(failed).with_context(|| format!("failed to run {program:?}"))
+}
+
+/// A command with the environment and the directory of a service.
+fn command<S: AsRef<OsStr>>(
+    index: usize,
+    service: &Service,
+    program: &S,
+    arguments: &[S],
+) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(environment(index, service, container()));
+    if !service.dir.is_empty() {
+        command.current_dir(&service.dir);
+    }
+    command
+}
+
+fn run(list: &Path) -> Result<u8> {
     let services = read(list)?;
     // Blocked, so that each is taken in turn.
     let signals: SigSet = HEARD.into_iter().collect();
@@ -73,11 +107,7 @@ fn start(index: usize, service: &Service) -> Result<Pid> {
     let Some((program, arguments)) = service.argv.split_first() else {
         bail!("service `{}` has no command", service.name);
     };
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment(index, service, container()));
-    if !service.dir.is_empty() {
-        command.current_dir(&service.dir);
-    }
+    let mut command = command(index, service, program, arguments);
     #[expect(unsafe_code, reason = "what runs between fork and exec is promised to be safe there")]
     // SAFETY: sigprocmask is async-signal-safe, and nothing is allocated.
     unsafe {

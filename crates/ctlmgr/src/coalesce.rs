@@ -90,7 +90,7 @@ fn look(graph: &Graph) -> Result<Vec<Advice>, Failure> {
         let mut can_be_coalesced = why.is_empty();
         if can_be_coalesced && compared < COMPARED {
             compared += 1;
-            why = Exports::of(a, b)?.compare()?.refusals();
+            why = Exports::of(a, b)?.compare(a, b)?.refusals();
             can_be_coalesced = why.is_empty();
         } else if can_be_coalesced {
             why.push("their file systems were not compared: others talk more".to_owned());
@@ -143,7 +143,7 @@ fn build(first: &str, second: &str, order: &Order, json: bool) -> Result<u8, Fai
     }
     expect_free(order, text.is_some())?;
     let exports = Exports::of(&a, &b)?;
-    let comparison = exports.compare()?;
+    let comparison = exports.compare(&a, &b)?;
     let why = comparison.refusals();
     if !why.is_empty() {
         return Err(refused(why));

@@ -78,7 +78,10 @@ fn a_proof_is_given_on_request() {
         let found = planned(&case["input"], &["--rounds", "5000", "--prove", "600"]);
         assert_eq!(found["proven"], true, "{name}");
         let (cut, known) = (&found["weighted_cut"], &case["optimum_weighted_cut"]);
-        assert!((cut.as_f64().unwrap() - known.as_f64().unwrap()).abs() < 1e-6, "{name}: {cut}, {known}");
+        assert!(
+            (cut.as_f64().unwrap() - known.as_f64().unwrap()).abs() < 1e-6,
+            "{name}: {cut}, {known}"
+        );
         assert!(planned(&case["input"], &["--rounds", "10"]).get("proven").is_none());
     }
 }

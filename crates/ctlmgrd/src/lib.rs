@@ -19,6 +19,7 @@ mod overrides;
 mod pace;
 mod place;
 mod places;
+mod processors;
 mod recorder;
 mod tasks;
 mod traffic;

@@ -9,6 +9,7 @@ use tracing::warn;
 use crate::daemon::Daemon;
 use crate::gate::late::Hand;
 use crate::places::Places;
+use crate::processors::Processors;
 use crate::{gate, place, traffic};
 
 /// Opens the gate; returns the way to it, and what shows its queue.
@@ -60,14 +61,12 @@ pub(crate) fn watch_traffic(
     settings: watch::Receiver<Settings>,
 ) -> watch::Receiver<traffic::Seen> {
     let host = daemon.places.host();
-    let topology = ctlmgr_sense::read_topology(&host);
     traffic::watch(traffic::Parts {
         settings,
         containers: daemon.containers.clone(),
         sensor: daemon.sensor.clone(),
         cgroups: host.path("sys/fs/cgroup"),
-        // A host whose processors cannot be told has nothing to choose from.
-        has_choice: topology.is_ok_and(|t| t.domains.len() > 1),
+        processors: Processors::new(host),
     })
 }
 

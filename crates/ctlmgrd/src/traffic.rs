@@ -16,8 +16,12 @@ use ctlmgr_sense::{Containers, Members, Sensor};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::processors::Processors;
+
 /// Between two readings.
 const EVERY: Duration = Duration::from_secs(5);
+/// Between two looks at processors that leave no choice: more of them may come.
+const WITHOUT_CHOICE: Duration = Duration::from_secs(60);
 /// After so long the past counts for half.
 const HALF: f64 = 60.0;
 
@@ -34,8 +38,7 @@ pub(crate) struct Parts {
     pub sensor: Arc<Sensor>,
     /// The directory of the topmost cgroup.
     pub cgroups: PathBuf,
-    /// Whether there are several domains to choose from.
-    pub has_choice: bool,
+    pub processors: Processors,
 }
 
 /// What one reading saw.
@@ -62,25 +65,28 @@ async fn follow(mut parts: Parts, publish: watch::Sender<Seen>) {
     let mut counting = Counting::default();
     loop {
         let place = parts.settings.borrow_and_update().place.clone();
-        let is_counted = match place.traffic {
-            CountTraffic::Auto => parts.has_choice,
-            CountTraffic::On => true,
-            CountTraffic::Off => false,
-        };
-        let is_read = is_counted || parts.has_choice && place.mode != Mode::Off;
         let (cgroups, sensor) = (parts.cgroups.clone(), parts.sensor.clone());
         let containers = parts.containers.borrow_and_update().clone();
         // The kernel and its files are read off the runtime's own threads.
         let read = tokio::task::spawn_blocking(move || {
+            parts.processors.look();
+            let has_choice = parts.processors.have_choice();
+            let is_counted = match place.traffic {
+                CountTraffic::Auto => has_choice,
+                CountTraffic::On => true,
+                CountTraffic::Off => false,
+            };
+            let is_read = is_counted || has_choice && place.mode != Mode::Off;
             counting.want(is_counted, &cgroups);
             let seen = counting.read(is_read, &sensor, &containers);
-            (counting, seen)
+            (parts, counting, seen, is_read)
         });
-        let Ok((back, seen)) = read.await else { return };
-        counting = back;
+        let Ok(back) = read.await else { return };
+        let (seen, is_read);
+        (parts, counting, seen, is_read) = back;
         // What could not be read says nothing: what was seen last stays.
         seen.into_iter().for_each(|seen| drop(publish.send_replace(seen)));
-        let pause = if is_read { EVERY } else { Duration::from_secs(3600) };
+        let pause = if is_read { EVERY } else { WITHOUT_CHOICE };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             changed = parts.settings.changed() => match changed {

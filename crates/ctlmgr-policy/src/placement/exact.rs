@@ -85,8 +85,8 @@ fn levels(graph: &Graph) -> Option<Vec<Level>> {
     let is_tree = values[0] == base && (0..d.len()).all(|k| d[k][k] == base);
     let level = |pair: &[i64]| {
         let mut groups: Vec<Vec<usize>> = Vec::new();
-        for k in 0..d.len() {
-            let near = |g: &&mut Vec<usize>| d[g[0]][k] < pair[1];
+        for (k, row) in d.iter().enumerate() {
+            let near = |g: &&mut Vec<usize>| row[g[0]] < pair[1];
             match groups.iter_mut().find(near) {
                 Some(group) => group.push(k),
                 None => groups.push(vec![k]),
@@ -124,7 +124,15 @@ impl<'a> Program<'a> {
         let mut variables = ProblemVariables::new();
         let x = (0..n).map(|_| variables.add_vector(variable().binary(), k)).collect();
         let over = variables.add_vector(variable().min(0.0), k);
-        let mut program = Program { graph, levels, variables, x, over, rules: Vec::new(), goal: Expression::default() };
+        let mut program = Program {
+            graph,
+            levels,
+            variables,
+            x,
+            over,
+            rules: Vec::new(),
+            goal: Expression::default(),
+        };
         program.place_once();
         program.keep_apart();
         program.limit();
@@ -192,7 +200,9 @@ impl<'a> Program<'a> {
         let is_alike = graph.limits.iter().all(|l| *l == graph.limits[0]);
         let talk = |u: &usize| graph.edges[*u].iter().map(|(_, w)| *w).sum::<i64>();
         let first = (0..graph.units.len()).max_by_key(talk);
-        if let Some(first) = first.filter(|_| is_free && is_alike && self.levels.iter().all(is_even)) {
+        if let Some(first) =
+            first.filter(|_| is_free && is_alike && self.levels.iter().all(is_even))
+        {
             self.rules.push(Expression::from(self.x[first][0]).eq(1.0));
         }
     }

@@ -12,8 +12,7 @@ pub(super) fn settle(layout: &mut Layout<'_>) {
     if (0..layout.load().len()).all(|d| crowded(layout, d) == 0) {
         return;
     }
-    let mut heaviest: Vec<usize> =
-        (0..graph.units.len()).filter(|u| layout.is_free(*u)).collect();
+    let mut heaviest: Vec<usize> = (0..graph.units.len()).filter(|u| layout.is_free(*u)).collect();
     heaviest.sort_by_key(|u| (std::cmp::Reverse(graph.units[*u].weight), *u));
     for (place, unit) in heaviest.iter().enumerate() {
         let from = layout.at()[*unit];

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
 use super::inspect::Service;
-use super::merge::{Comparison, compare, copy_additions, read_tree};
+use super::merge::{Comparison, Tree, compare, copy_additions, read_tree};
 use crate::docker_cli::docker;
 
 /// Where the program is, on this host and in the image.
@@ -42,13 +42,29 @@ impl Exports {
     }
 
     /// How they go together.
-    pub fn compare(&self) -> Result<Comparison, anyhow::Error> {
+    pub fn compare(&self, a: &Service, b: &Service) -> Result<Comparison, anyhow::Error> {
         let tree = |name| -> Result<_, anyhow::Error> {
             let file = File::open(self.path(name)).context("failed to read an export")?;
             read_tree(std::io::BufReader::new(file)).context("failed to understand an export")
         };
-        Ok(compare(&tree("a")?, &tree("b")?))
+        let trees = [tree("a")?, tree("b")?];
+        let hidden = hidden(a, b, &trees[1]).into_iter().chain(hidden(b, a, &trees[0])).collect();
+        Ok(Comparison { hidden, ..compare(&trees[0], &trees[1]) })
     }
+}
+
+/// What mounts of one would hide of the other one's files.
+fn hidden(of: &Service, other: &Service, files: &Tree) -> Vec<String> {
+    let places = of.mounted.keys().chain(of.tmpfs.keys());
+    // What it mounts there itself it has hidden already.
+    let new =
+        places.filter(|at| !other.mounted.contains_key(*at) && !other.tmpfs.contains_key(*at));
+    let first = |at: &String| Some((at.clone(), files.first_below(at)?.to_owned()));
+    new.filter_map(first)
+        .map(|(at, file)| {
+            format!("what {} mounts at {at} would hide /{file} of {}", of.name, other.name)
+        })
+        .collect()
 }
 
 /// A container of docker that is removed with this value.
@@ -146,21 +162,23 @@ fn changes(a: &Service, b: &Service) -> Vec<String> {
     all.push("WORKDIR /".to_owned());
     all.push("STOPSIGNAL SIGTERM".to_owned());
     all.extend(a.ports.union(&b.ports).map(|port| format!("EXPOSE {port}")));
-    all.extend(a.health.as_ref().or(b.health.as_ref()).and_then(health));
+    let check = |(index, s): (usize, &Service)| health(index, s.health.as_ref()?);
+    all.extend([a, b].into_iter().enumerate().find_map(check));
     all.push(format!("LABEL ctlmgr.coalesced=\"{} {}\"", a.name, b.name));
     all
 }
 
-/// A health check as it is written in a Dockerfile.
-fn health(check: &Value) -> Option<String> {
+/// A health check as it is written in a Dockerfile, run as the service of this number runs.
+fn health(index: usize, check: &Value) -> Option<String> {
     let test = check["Test"].as_array()?;
     let words: Vec<&str> = test.iter().filter_map(Value::as_str).collect();
-    let command = match words[..] {
-        // A line end would begin another instruction.
-        ["CMD-SHELL", text] => text.replace('\n', "; "),
-        ["CMD", ..] => json!(words[1..]).to_string(),
+    let test = match words[..] {
+        ["CMD-SHELL", text] => vec!["/bin/sh", "-c", text],
+        ["CMD", ..] => words[1..].to_vec(),
         _ => return None,
     };
+    let number = index.to_string();
+    let command = json!([&[ENTRY, "exec", &number], &test[..]].concat()).to_string();
     let mut options = String::new();
     for (field, name) in
         [("Interval", "interval"), ("Timeout", "timeout"), ("StartPeriod", "start-period")]
@@ -196,11 +214,14 @@ mod tests {
             "ENTRYPOINT [\"/.ctlmgr/init\"]",
             "EXPOSE 80/tcp",
             "EXPOSE 90/tcp",
-            "HEALTHCHECK --interval=5s --retries=3 CMD [\"/ok\",\"x\"]",
+            "HEALTHCHECK --interval=5s --retries=3 CMD [\"/.ctlmgr/init\",\"exec\",\"1\",\"/ok\",\"x\"]",
         ] {
             assert!(all.iter().any(|line| line == expected), "{expected}: {all:?}");
         }
         assert!(!all.iter().any(|line| line.starts_with("USER")), "{all:?}");
         assert!(!list(&[&a, &b]).to_string().contains("SECRET"));
+        let shell = health(0, &json!({"Test": ["CMD-SHELL", "a\nb \"c\""]})).unwrap();
+        assert!(!shell.contains('\n'), "it would begin another instruction: {shell}");
+        assert!(shell.ends_with(r#""exec","0","/bin/sh","-c","a\nb \"c\""]"#), "{shell}");
     }
 }

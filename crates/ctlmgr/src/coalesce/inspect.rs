@@ -33,16 +33,23 @@ pub(super) struct Service {
     pub published: Vec<String>,
     pub health: Option<Value>,
     pub restart: String,
-    /// What it may do beyond others, or less.
-    pub privileges: BTreeMap<&'static str, Value>,
+    /// What a container has one of; `null` is what dockerd does by itself.
+    pub settings: BTreeMap<&'static str, Value>,
     /// Places that it writes to and that outlive it.
     pub writable: Vec<String>,
     /// What is mounted for reading: source by destination.
     pub mounted: BTreeMap<String, String>,
+    /// File systems in memory, and their options.
+    pub tmpfs: BTreeMap<String, String>,
+    /// Addresses by name that it was given.
+    pub hosts: BTreeMap<String, String>,
     /// Names of networks, without the ones that are no network of its own.
     pub networks: BTreeSet<String>,
     /// Limits, 0 is none.
     pub memory: u64,
+    pub reservation: u64,
+    /// Whether it has a limit of swap that does not follow from the one of memory.
+    pub limits_swap: bool,
     pub nano_cpus: u64,
     pub labels: BTreeMap<String, String>,
 }
@@ -87,7 +94,14 @@ struct HostConfig {
     #[serde(default)]
     memory: u64,
     #[serde(default)]
+    memory_reservation: u64,
+    /// -1 is no limit.
+    #[serde(default)]
+    memory_swap: i64,
+    #[serde(default)]
     nano_cpus: u64,
+    tmpfs: Option<BTreeMap<String, String>>,
+    extra_hosts: Option<Vec<String>>,
     port_bindings: Option<BTreeMap<String, Option<Vec<Binding>>>>,
     #[serde(flatten)]
     rest: BTreeMap<String, Value>,
@@ -162,23 +176,41 @@ struct ImageConfig {
     env: Option<Vec<String>>,
 }
 
-/// Settings of a container that say what it may do.
-const PRIVILEGES: [&str; 14] = [
-    "Privileged",
+/// What a container has one of.
+const SETTINGS: [&str; 30] = [
+    "BlkioWeight",
     "CapAdd",
     "CapDrop",
-    "SecurityOpt",
-    "Devices",
+    "CgroupParent",
+    "CpuShares",
+    "CpusetCpus",
+    "CpusetMems",
     "DeviceCgroupRules",
     "DeviceRequests",
-    "ReadonlyRootfs",
-    "PidMode",
-    "IpcMode",
-    "UsernsMode",
-    "Sysctls",
-    "Runtime",
+    "Devices",
+    "Dns",
+    "DnsOptions",
+    "DnsSearch",
     "GroupAdd",
+    "Init",
+    "IpcMode",
+    "LogConfig",
+    "OomKillDisable",
+    "OomScoreAdj",
+    "PidMode",
+    "PidsLimit",
+    "Privileged",
+    "ReadonlyRootfs",
+    "Runtime",
+    "SecurityOpt",
+    "ShmSize",
+    "Sysctls",
+    "UTSMode",
+    "Ulimits",
+    "UsernsMode",
 ];
+/// Bytes of `/dev/shm` unless something else was asked for.
+const SHM: u64 = 64 << 20;
 
 /// Asks dockerd about a container and its image.
 pub(super) fn inspect(name: &str) -> Result<Service, anyhow::Error> {
@@ -212,11 +244,18 @@ fn service(container: Container, image: Image) -> Service {
     own_env.retain(|name, value| image_env.get(name) != Some(value));
     let RestartPolicy { name: restart, maximum_retry_count: most } = host_config.restart_policy;
     let restart = if most > 0 { format!("{restart}:{most}") } else { restart };
-    let (writable, mounted): (Vec<Mount>, Vec<Mount>) =
-        mounts.into_iter().filter(|m| m.r#type != "tmpfs").partition(|m| m.rw);
+    let (in_memory, mounts): (Vec<Mount>, Vec<Mount>) =
+        mounts.into_iter().partition(|m| m.r#type == "tmpfs");
+    let (writable, mounted): (Vec<Mount>, Vec<Mount>) = mounts.into_iter().partition(|m| m.rw);
+    let mut tmpfs = host_config.tmpfs.unwrap_or_default();
+    tmpfs.extend(in_memory.into_iter().map(|m| (m.destination, String::new())));
+    let host = |text: String| text.split_once(':').map(|(n, a)| (n.to_owned(), a.to_owned()));
+    let hosts = host_config.extra_hosts.unwrap_or_default().into_iter().filter_map(host);
+    let memory = host_config.memory;
+    let follows = [0, i64::try_from(memory.saturating_mul(2)).unwrap_or(i64::MAX)];
     let networks = container.network_settings.networks.unwrap_or_default().into_keys();
     let own_network = |name: &String| !["bridge", "host", "none"].contains(&name.as_str());
-    let privilege = |name: &&'static str| Some((*name, host_config.rest.get(*name)?.clone()));
+    let setting = |name: &&'static str| Some((*name, host_config.rest.get(*name)?.clone()));
     Service {
         name: container.name.trim_start_matches('/').to_owned(),
         container_id: container.id,
@@ -234,25 +273,42 @@ fn service(container: Container, image: Image) -> Service {
         published: published(host_config.port_bindings.unwrap_or_default()),
         health: config.healthcheck.filter(|check| check["Test"][0] != "NONE"),
         restart: if restart.is_empty() { "no".to_owned() } else { restart },
-        privileges: PRIVILEGES.iter().filter_map(privilege).map(plain).collect(),
+        settings: SETTINGS.iter().filter_map(setting).map(plain).collect(),
         writable: writable.into_iter().map(|m| m.destination).collect(),
         mounted: mounted.into_iter().map(Mount::pair).collect(),
+        tmpfs,
+        hosts: hosts.collect(),
         networks: networks.filter(own_network).collect(),
-        memory: host_config.memory,
+        memory,
+        reservation: host_config.memory_reservation,
+        limits_swap: !follows.contains(&host_config.memory_swap),
         nano_cpus: host_config.nano_cpus,
         labels: config.labels.unwrap_or_default(),
     }
 }
 
-/// Empty and absent are the same.
+/// What says nothing, and what dockerd does by itself, are the same.
 fn plain((name, value): (&'static str, Value)) -> (&'static str, Value) {
-    let is_empty = match &value {
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::String(text) => text.is_empty(),
-        _ => false,
+    let is_nothing = match (name, &value) {
+        (_, Value::Bool(is_set)) => !is_set,
+        (_, Value::Array(list)) => list.is_empty(),
+        ("LogConfig", Value::Object(log)) => {
+            log.get("Type").is_some_and(|t| t == "json-file")
+                && !log.get("Config").is_some_and(is_full)
+        }
+        (_, Value::Object(map)) => map.is_empty(),
+        ("ShmSize", Value::Number(bytes)) => [Some(0), Some(SHM)].contains(&bytes.as_u64()),
+        (_, Value::Number(number)) => number.as_u64() == Some(0),
+        ("IpcMode", Value::String(text)) => text.is_empty() || text == "private",
+        ("Runtime", Value::String(text)) => text.is_empty() || text == "runc",
+        (_, Value::String(text)) => text.is_empty(),
+        (_, Value::Null) => true,
     };
-    (name, if is_empty { Value::Null } else { value })
+    (name, if is_nothing { Value::Null } else { value })
+}
+
+fn is_full(value: &Value) -> bool {
+    value.as_object().is_some_and(|map| !map.is_empty())
 }
 
 fn published(bindings: BTreeMap<String, Option<Vec<Binding>>>) -> Vec<String> {
@@ -278,8 +334,12 @@ mod tests {
                 "Healthcheck": {"Test": ["CMD", "/ok"]}, "Labels": {"x": "y"}},
             "HostConfig": {"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 3}, "Memory": 5,
                 "NanoCpus": 0, "CapAdd": [], "CapDrop": null, "Privileged": false, "PidMode": "",
+                "ShmSize": 67108864, "Runtime": "runc", "LogConfig": {"Type": "json-file", "Config": {}},
+                "Ulimits": [{"Name": "nofile"}], "MemorySwap": 10, "Tmpfs": {"/run": "size=1m"},
+                "ExtraHosts": ["db:10.0.0.1"],
                 "PortBindings": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8080"}]}},
             "Mounts": [{"Type": "volume", "Source": "/v", "Destination": "/data", "RW": true},
+                {"Type": "tmpfs", "Destination": "/scratch", "RW": true},
                 {"Type": "bind", "Source": "/c", "Destination": "/conf", "RW": false}],
             "NetworkSettings": {"Networks": {"shop_default": {}, "bridge": {}}}}]"#;
         let image = r#"[{"Architecture": "amd64", "Os": "linux", "RootFS": {"Layers": ["l1", "l2"]},
@@ -298,7 +358,12 @@ mod tests {
             (vec!["/data".to_owned()], BTreeMap::from([("/conf".to_owned(), "/c".to_owned())]))
         );
         assert_eq!(web.networks.into_iter().collect::<Vec<_>>(), ["shop_default"]);
-        assert_eq!(web.privileges["CapAdd"], Value::Null);
+        let set: Vec<_> =
+            web.settings.iter().filter(|(_, v)| !v.is_null()).map(|(n, _)| *n).collect();
+        assert_eq!(set, ["Ulimits"], "the others are as dockerd has them");
+        assert!(!web.limits_swap, "twice the memory");
+        assert_eq!(web.tmpfs.keys().collect::<Vec<_>>(), ["/run", "/scratch"]);
+        assert_eq!(web.hosts["db"], "10.0.0.1");
         assert_eq!(web.platform, "linux/amd64");
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn compose(a: &Service, b: &Service, image: &str) -> Option<String> {
         });
         networks.insert(key, json!({"aliases": [second]}));
     }
+    let names = [(first, "127.0.0.1"), (second, "127.0.0.1")];
     let mut merged = json!({
         "image": escaped(image),
         "entrypoint": [ENTRY],
@@ -61,19 +62,14 @@ pub(super) fn compose(a: &Service, b: &Service, image: &str) -> Option<String> {
             .into_iter()
             .map(|(name, value)| (name, escaped(&value)))
             .collect::<BTreeMap<_, _>>(),
-        "extra_hosts": [format!("{first}:127.0.0.1"), format!("{second}:127.0.0.1")],
+        "extra_hosts": hosts(a, b, names),
         "networks": networks,
     });
-    let lists = [("ports", b.published.clone()), ("volumes", mounted(b))];
+    let lists = [("ports", b.published.clone()), ("volumes", mounted(b)), ("tmpfs", in_memory(b))];
     for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         merged[name] = list.iter().map(|text| escaped(text)).collect();
     }
-    if let Some(memory) = sum(a.memory, b.memory) {
-        merged["mem_limit"] = json!(memory);
-    }
-    if let Some(nanos) = sum(a.nano_cpus, b.nano_cpus) {
-        merged["cpus"] = json!(cpus(nanos));
-    }
+    limit(&mut merged, a, b);
     let mut services = json!({"services": {first: merged, second: {"scale": 0}}});
     if !external.is_empty() {
         services["networks"] = Value::Object(external);
@@ -83,6 +79,44 @@ pub(super) fn compose(a: &Service, b: &Service, image: &str) -> Option<String> {
         "# Made by `ctlmgr coalesce build`: {first} and {second} in one container. Leave this file out to go back.\n\
          {text}\n"
     ))
+}
+
+/// Both ways to say it, with the same values: compose refuses different ones, and which of them the
+/// services' own file has is not known.
+fn limit(merged: &mut Value, a: &Service, b: &Service) {
+    let mut deploy = json!({});
+    if let Some(memory) = sum(a.memory, b.memory) {
+        merged["mem_limit"] = json!(memory);
+        deploy["limits"]["memory"] = json!(memory.to_string());
+    }
+    if let Some(nanos) = sum(a.nano_cpus, b.nano_cpus) {
+        merged["cpus"] = json!(cpus(nanos));
+        deploy["limits"]["cpus"] = json!(cpus(nanos));
+    }
+    let reservation = a.reservation.saturating_add(b.reservation);
+    if reservation > 0 {
+        merged["mem_reservation"] = json!(reservation);
+        deploy["reservations"]["memory"] = json!(reservation.to_string());
+    }
+    if deploy != json!({}) {
+        merged["deploy"] = json!({"resources": deploy});
+    }
+}
+
+/// Names that both know, and their own, as docker and compose take them.
+fn hosts(a: &Service, b: &Service, own: [(&str, &str); 2]) -> Vec<String> {
+    let known = a.hosts.iter().chain(&b.hosts).map(|(n, address)| (n.as_str(), address.as_str()));
+    let all: BTreeMap<&str, &str> = known.chain(own).collect();
+    all.into_iter().map(|(name, address)| format!("{name}:{address}")).collect()
+}
+
+/// As `docker run --tmpfs` and compose take them.
+fn in_memory(s: &Service) -> Vec<String> {
+    let word = |(at, options): (&String, &String)| match options.is_empty() {
+        true => at.clone(),
+        false => format!("{at}:{options}"),
+    };
+    s.tmpfs.iter().map(word).collect()
 }
 
 /// compose would take a `$` for a variable of its own.
@@ -108,15 +142,25 @@ pub(super) fn docker_run(a: &Service, b: &Service, image: &str) -> String {
     networks.iter().take(1).for_each(|network| add("--network", (*network).clone()));
     for s in [a, b] {
         add("--network-alias", s.name.clone());
-        add("--add-host", format!("{}:127.0.0.1", s.name));
         s.published.iter().for_each(|port| add("--publish", port.clone()));
         mounted(s).into_iter().for_each(|volume| add("--volume", volume));
+        in_memory(s).into_iter().for_each(|place| add("--tmpfs", place));
     }
+    let own = [(a.name.as_str(), "127.0.0.1"), (b.name.as_str(), "127.0.0.1")];
+    hosts(a, b, own).into_iter().for_each(|host| add("--add-host", host));
     environment([a, b])
         .into_iter()
         .for_each(|(name, value)| add("--env", format!("{name}={value}")));
     add("--restart", a.restart.clone());
+    if let Some(log) = a.settings.get("LogConfig").filter(|log| !log.is_null()) {
+        log["Type"].as_str().into_iter().for_each(|name| add("--log-driver", name.to_owned()));
+        let options = log["Config"].as_object().into_iter().flatten();
+        let text = options.filter_map(|(name, value)| Some(format!("{name}={}", value.as_str()?)));
+        text.for_each(|option| add("--log-opt", option));
+    }
     sum(a.memory, b.memory).into_iter().for_each(|bytes| add("--memory", bytes.to_string()));
+    let reservation = Some(a.reservation.saturating_add(b.reservation)).filter(|r| *r > 0);
+    reservation.into_iter().for_each(|r| add("--memory-reservation", r.to_string()));
     sum(a.nano_cpus, b.nano_cpus).into_iter().for_each(|nanos| add("--cpus", cpus(nanos)));
     words.push(image.to_owned());
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
@@ -154,6 +198,12 @@ mod tests {
             published: vec![format!("80:{}/tcp", name.len())],
             restart: "always".to_owned(),
             memory: 5,
+            tmpfs: [(format!("/run/{name}"), "size=1m".to_owned())].into(),
+            hosts: [
+                ("db".to_owned(), "10.0.0.1".to_owned()),
+                ("web".to_owned(), "10.0.0.7".to_owned()),
+            ]
+            .into(),
             labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
             ..Service::default()
         }
@@ -167,6 +217,9 @@ mod tests {
         let read: Value = serde_json::from_str(json).unwrap();
         let web = &read["services"]["web"];
         assert_eq!((&web["image"], &web["mem_limit"]), (&json!("both:1"), &json!(10)));
+        assert_eq!(web["deploy"]["resources"]["limits"], json!({"memory": "10"}));
+        assert_eq!(web["tmpfs"], json!(["/run/cart:size=1m"]), "its own is in its own file");
+        assert_eq!(web["extra_hosts"], json!(["cart:127.0.0.1", "db:10.0.0.1", "web:127.0.0.1"]));
         assert_eq!(web["environment"]["CTLMGR_1_KEY"], "it's cart");
         assert_eq!(web["networks"]["default"]["aliases"], json!(["cart"]));
         assert_eq!(web["ports"], json!(["80:4/tcp"]), "those of the first are in its own file");
@@ -177,11 +230,14 @@ mod tests {
 
     #[test]
     fn words_for_a_shell_are_quoted() {
-        let said = docker_run(&service("web"), &service("cart"), "both:1");
+        let mut web = service("web");
+        web.settings.insert("LogConfig", json!({"Type": "local", "Config": {"max-size": "1m"}}));
+        let said = docker_run(&web, &service("cart"), "both:1");
         assert!(
             said.starts_with("docker run -d --name shop-web-1-shop-cart-1 --network shop_default")
         );
         assert!(said.contains(r"--env 'CTLMGR_0_KEY=it'\''s web'"), "{said}");
-        assert!(said.ends_with("--restart always --memory 10 both:1"), "{said}");
+        let end = "--restart always --log-driver local --log-opt max-size=1m --memory 10 both:1";
+        assert!(said.ends_with(end), "{said}");
     }
 }

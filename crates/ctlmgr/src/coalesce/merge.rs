@@ -52,12 +52,27 @@ pub(super) struct Comparison {
     pub additions: BTreeSet<String>,
     /// C libraries, where they differ.
     pub libraries: Option<(&'static str, &'static str)>,
+    /// What mounts of one would hide of the other, in words.
+    pub hidden: Vec<String>,
+}
+
+impl Tree {
+    /// A file or link at a path or below it.
+    pub fn first_below(&self, path: &str) -> Option<&str> {
+        let path = path.trim_matches('/');
+        let at_or_below = |found: &str| {
+            let rest = found.strip_prefix(path);
+            rest.is_some_and(|rest| path.is_empty() || rest.is_empty() || rest.starts_with('/'))
+        };
+        let files = self.nodes.iter().filter(|(_, n)| n.kind != EntryType::Directory.as_byte());
+        files.map(|(found, _)| found.as_str()).find(|found| at_or_below(found))
+    }
 }
 
 impl Comparison {
     /// Why they cannot be one; empty if they can.
     pub fn refusals(&self) -> Vec<String> {
-        let mut all = Vec::new();
+        let mut all = self.hidden.clone();
         if let Some((a, b)) = self.libraries {
             all.push(format!("C libraries differ: {a} and {b}"));
         }

@@ -4,8 +4,6 @@
 //! today has beyond that is compared too: one container has one user, one set of capabilities, one health
 //! check, one restart policy.
 
-use serde_json::Value;
-
 use super::inspect::Service;
 
 /// Parts of image names by which storage is known.
@@ -56,14 +54,14 @@ pub(super) fn refusals(a: &Service, b: &Service) -> Vec<String> {
     differ("platforms", &a.platform, &b.platform);
     differ("restart policies", &a.restart, &b.restart);
     for name in a
-        .privileges
+        .settings
         .keys()
-        .chain(b.privileges.keys())
+        .chain(b.settings.keys())
         .copied()
         .collect::<std::collections::BTreeSet<_>>()
     {
         let text =
-            |s: &Service| s.privileges.get(name).filter(|v| !v.is_null()).map(ToString::to_string);
+            |s: &Service| s.settings.get(name).filter(|v| !v.is_null()).map(ToString::to_string);
         differ(name, &text(a).unwrap_or_default(), &text(b).unwrap_or_default());
     }
     for (what, x, y) in [("memory", a.memory, b.memory), ("CPU", a.nano_cpus, b.nano_cpus)] {
@@ -72,6 +70,12 @@ pub(super) fn refusals(a: &Service, b: &Service) -> Vec<String> {
         }
     }
     all.extend(mounts(a, b));
+    let others = [&a.name, &b.name];
+    for (name, address) in a.hosts.iter().filter(|(name, _)| !others.contains(name)) {
+        if let Some(its) = b.hosts.get(name).filter(|its| *its != address) {
+            all.push(format!("they know {name} by different addresses: {address} and {its}"));
+        }
+    }
     if a.health.is_some() && b.health.is_some() {
         all.push("both have a health check, and a container has one".to_owned());
     }
@@ -86,8 +90,13 @@ fn mounts(a: &Service, b: &Service) -> Vec<String> {
     let is_below =
         |x: &str, y: &str| x == y || x.starts_with(&format!("{}/", y.trim_end_matches('/')));
     let mut all = Vec::new();
-    for (at, source) in &a.mounted {
-        for (other, its) in b.mounted.iter().filter(|(o, _)| is_below(at, o) || is_below(o, at)) {
+    let places = |s: &Service| {
+        let memory = s.tmpfs.keys().map(|at| (at.clone(), "memory".to_owned()));
+        s.mounted.clone().into_iter().chain(memory).collect::<Vec<_>>()
+    };
+    let theirs = places(b);
+    for (at, source) in &places(a) {
+        for (other, its) in theirs.iter().filter(|(o, _)| is_below(at, o) || is_below(o, at)) {
             if (at, source) != (other, its) {
                 all.push(format!("mounts clash: {source} at {at} and {its} at {other}"));
             }
@@ -96,17 +105,10 @@ fn mounts(a: &Service, b: &Service) -> Vec<String> {
     all
 }
 
-/// What words for `docker run` would have to say besides what they do: privileges that are not dockerd's
-/// defaults.
+/// What words for `docker run` would have to say besides what they do.
 pub(super) fn unusual(s: &Service) -> Vec<&'static str> {
-    let is_default = |name: &str, value: &Value| match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::String(text) => {
-            name == "IpcMode" && text == "private" || name == "Runtime" && text == "runc"
-        }
-        _ => false,
-    };
-    s.privileges.iter().filter(|(name, value)| !is_default(name, value)).map(|(n, _)| *n).collect()
+    let set = s.settings.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| *name);
+    set.filter(|name| *name != "LogConfig").collect()
 }
 
 /// What stands against coalescing one with anybody.
@@ -123,6 +125,9 @@ fn alone(s: &Service) -> Vec<String> {
     }
     if s.argv.first().is_none_or(String::is_empty) {
         all.push(format!("{}: has no command", s.name));
+    }
+    if s.limits_swap {
+        all.push(format!("{}: has a limit of swap that does not follow from memory's", s.name));
     }
     all
 }
@@ -170,10 +175,10 @@ mod tests {
             "restart policies differ: no and always"
         );
         assert_eq!(
-            change(&|b| drop(b.privileges.insert("CapAdd", json!(["NET_ADMIN"])))),
+            change(&|b| drop(b.settings.insert("CapAdd", json!(["NET_ADMIN"])))),
             "CapAdd differ: none and [\"NET_ADMIN\"]"
         );
-        assert_eq!(change(&|b| drop(b.privileges.insert("CapAdd", json!(null)))), "");
+        assert_eq!(change(&|b| drop(b.settings.insert("CapAdd", json!(null)))), "");
         assert_eq!(
             change(&|b| b.networks = ["x".to_owned()].into()),
             "they share no network of their own"
@@ -184,6 +189,14 @@ mod tests {
             "b: label ctlmgr.coalesce=false"
         );
         assert_eq!(change(&|b| b.argv.clear()), "b: has no command");
+        assert_eq!(
+            change(&|b| b.limits_swap = true),
+            "b: has a limit of swap that does not follow from memory's"
+        );
+        assert_eq!(
+            change(&|b| drop(b.settings.insert("Ulimits", json!([{"Name": "nofile"}])))),
+            "Ulimits differ: none and [{\"Name\":\"nofile\"}]"
+        );
         assert_eq!(change(&|b| b.memory = 5), "one has a memory limit, and the other none");
         let mut a = service("a");
         let mut b = service("b");
@@ -208,16 +221,32 @@ mod tests {
             clash(&with("a", "/conf", "/c"), &with("b", "/conf/x", "/d")),
             "mounts clash: /c at /conf and /d at /conf/x"
         );
+        let mut memory = service("b");
+        memory.tmpfs.insert("/conf".to_owned(), String::new());
+        assert_eq!(
+            clash(&with("a", "/conf/x", "/c"), &memory),
+            "mounts clash: /c at /conf/x and memory at /conf"
+        );
     }
 
     #[test]
-    fn privileges_beyond_the_defaults_are_named() {
+    fn names_of_others_must_mean_the_same() {
+        let knows = |name: &str, host: &str, address: &str| Service {
+            hosts: [(host.to_owned(), address.to_owned())].into(),
+            ..service(name)
+        };
+        assert!(refusals(&knows("a", "b", "10.0.0.2"), &knows("b", "b", "10.0.0.9")).is_empty());
+        assert_eq!(
+            refusals(&knows("a", "db", "10.0.0.2"), &knows("b", "db", "10.0.0.9")),
+            ["they know db by different addresses: 10.0.0.2 and 10.0.0.9"]
+        );
+    }
+
+    #[test]
+    fn settings_beyond_the_defaults_are_named() {
         let mut s = service("a");
-        s.privileges = [
-            ("Privileged", json!(false)),
+        s.settings = [
             ("CapDrop", json!(["ALL"])),
-            ("IpcMode", json!("private")),
-            ("Runtime", json!("runc")),
             ("ReadonlyRootfs", json!(true)),
             ("PidMode", json!(null)),
         ]

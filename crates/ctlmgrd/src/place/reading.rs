@@ -5,24 +5,19 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_host::Host;
-use ctlmgr_model::{
-    ContainerFacts, Millis, PlaceReading, PlaceWish, Settings, Tenant, Topology, Workload,
-};
+use ctlmgr_model::{ContainerFacts, Millis, PlaceReading, PlaceWish, Settings, Tenant, Workload};
 use ctlmgr_policy::entitlement;
-use ctlmgr_sense::{Containers, Cpuset, read_topology};
+use ctlmgr_sense::{Containers, Cpuset};
 use ctlmgr_store::Profiles;
-use tracing::warn;
 
 use super::usage::Usage;
 use crate::gate;
+use crate::processors::Processors;
 use crate::traffic::Seen;
 
 /// What is known beyond one reading.
 pub(super) struct Watched {
-    host: Host,
-    topology: Topology,
-    /// Which processors ran when the topology was read.
-    online: String,
+    processors: Processors,
     usage: Usage,
     /// When each container was first seen, by its full id.
     since: BTreeMap<String, Millis>,
@@ -30,9 +25,8 @@ pub(super) struct Watched {
 
 impl Watched {
     pub fn new(host: Host, store: Option<Profiles>) -> Watched {
-        let usage = Usage::new(store);
-        let (topology, online, since) = (Topology::default(), String::new(), BTreeMap::new());
-        Watched { host, topology, online, usage, since }
+        let (processors, usage) = (Processors::new(host), Usage::new(store));
+        Watched { processors, usage, since: BTreeMap::new() }
     }
 
     /// Blocks for as long as the kernel and the store take. `None` while processors come or go: what was seen
@@ -44,7 +38,7 @@ impl Watched {
         seen: &Seen,
         containers: &Containers,
     ) -> Option<PlaceReading> {
-        self.look_at_processors().then(|| self.put_together(at, settings, seen, containers))
+        self.processors.look().then(|| self.put_together(at, settings, seen, containers))
     }
 
     fn put_together(
@@ -78,29 +72,7 @@ impl Watched {
         };
         let traffic = seen.pairs.iter().filter_map(edge).collect();
         self.usage.keep();
-        PlaceReading { at, topology: self.topology.clone(), tenants, traffic }
-    }
-
-    /// Reads the processors again when others run than before; whether they are the same as the last time.
-    fn look_at_processors(&mut self) -> bool {
-        let online = self.host.read("sys/devices/system/cpu/online").ok().flatten();
-        let online = online.unwrap_or_default();
-        if online == self.online && !online.is_empty() {
-            return true;
-        }
-        match read_topology(&self.host) {
-            Ok(topology) => {
-                // What came just now may not show its caches yet: once more the next time.
-                let is_settled = topology == self.topology;
-                self.online = if is_settled { online } else { String::new() };
-                self.topology = topology;
-                is_settled && !self.topology.domains.is_empty()
-            }
-            Err(error) => {
-                warn!(error = ctlmgr_host::chain(&error), "the processors cannot be read");
-                false
-            }
-        }
+        PlaceReading { at, topology: self.processors.topology().clone(), tenants, traffic }
     }
 }
 

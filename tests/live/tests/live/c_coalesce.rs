@@ -40,7 +40,9 @@ impl Mall {
         let format = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}";
         let address = sh(&format!("docker inspect -f '{format}' web"))?;
         sh(&format!(
-            "docker run -d --name cart --network mall --add-host web:{address} --env GREETING=hi mall/cart:1"
+            "docker run -d --name cart --network mall --add-host web:{address} --env GREETING=hi \
+             --tmpfs /scratch:size=1m --health-interval 1s --health-timeout 30s \
+             --health-cmd '[ \"$GREETING\" = hi ] && touch /scratch/ok' mall/cart:1"
         ))?;
         eventually("the cart gets what it asks for", || said("cart", "got hi"))
     }
@@ -49,7 +51,7 @@ impl Mall {
 impl Drop for Mall {
     fn drop(&mut self) {
         let _ = status(&format!(
-            "docker rm -f web cart web-cart store draft; docker network rm mall; \
+            "docker rm -f web cart web-cart store shy draft; docker network rm mall; \
              docker rmi -f mall/web:1 mall/cart:1 mall/redis:1 mall/both:1; rm -f {CONFIG}"
         ));
     }
@@ -80,6 +82,9 @@ fn two_services_become_one_over_loopback_and_two_again() -> Result<()> {
     )?;
     let (code, why) = status("ctlmgr coalesce build cart store --tag mall/none:1")?;
     ensure!(code == 2 && why.contains("storage backend (redis)"), "{code}: {why}");
+    sh("docker run -d --name shy --network mall --tmpfs /www mall/cart:1")?;
+    let (code, why) = status("ctlmgr coalesce build web shy --tag mall/none:1")?;
+    ensure!(code == 2 && why.contains("would hide /www/index.html"), "{code}: {why}");
     let built = json("ctlmgr coalesce build web cart --tag mall/both:1 --json")?;
     ensure!(said("cart", "got hi")?, "both go on");
     let (code, why) = status("ctlmgr coalesce build web cart --tag mall/both:1")?;
@@ -94,6 +99,12 @@ fn two_services_become_one_over_loopback_and_two_again() -> Result<()> {
     let before = received("web-cart", "lo")?;
     eventually("pages come", || Ok(received("web-cart", "lo")? > before + (128 << 10)))?;
     ensure!(received("web-cart", "eth0")? < 64 << 10, "not over loopback");
+    eventually("the check of the second runs as the second", || {
+        Ok(sh("docker inspect -f '{{.State.Health.Status}}' web-cart")? == "healthy")
+    })?;
+    sh(
+        "docker exec web-cart sh -c 'grep -q \" /scratch tmpfs \" /proc/mounts && test -e /scratch/ok'",
+    )?;
     sh("docker stop web-cart")?;
     let code = sh("docker inspect -f '{{.State.ExitCode}}' web-cart")?;
     ensure!(code == "143", "it did not end by its signal: {code}");
@@ -121,6 +132,7 @@ const COMPOSE: &str = "name: shop
 services:
   web:
     image: mall/web:1
+    deploy: {resources: {limits: {memory: 48m}}}
     healthcheck:
       test: [CMD, sh, -c, 'wget -q -O /dev/null http://127.0.0.1:8080/']
       interval: 1s
@@ -128,6 +140,9 @@ services:
       retries: 60
   cart:
     image: mall/cart:1
+    mem_limit: 32m
+    tmpfs: [/scratch]
+    extra_hosts: ['elsewhere:10.9.8.7']
     environment: {GREETING: composed}
     depends_on: {web: {condition: service_healthy}}
 ";
@@ -156,6 +171,11 @@ fn composed(_mall: &Mall) -> Result<()> {
     sh("cd /var/tmp && docker compose -f shop.yaml -f both.yaml up -d")?;
     eventually("the one runs", || said("shop-web-1", "got composed"))?;
     ensure!(sh("docker ps -q --filter name=shop-cart")?.is_empty(), "both run");
+    let limit = sh("docker inspect -f '{{.HostConfig.Memory}}' shop-web-1")?;
+    ensure!(limit == (80 << 20).to_string(), "not the limits of both: {limit}");
+    sh(
+        "docker exec shop-web-1 sh -c 'grep -q \" /scratch tmpfs \" /proc/mounts && grep -q elsewhere /etc/hosts'",
+    )?;
     ensure!(received("shop-web-1", "eth0")? < 64 << 10, "not over loopback");
     sh("cd /var/tmp && docker compose -f shop.yaml up -d")?;
     eventually("the two run again", || said("shop-cart-1", "got composed"))

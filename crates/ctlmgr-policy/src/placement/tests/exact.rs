@@ -33,7 +33,8 @@ fn what_cannot_be_told_is_not_proven() {
     assert!(!proven(&far, 10).is_optimal);
     let many = problem(&[10; 400], &[(0, 1, 50)], 64);
     assert!(!proven(&many, 10).is_optimal, "too large");
-    let edges: Vec<_> = (0..40).flat_map(|a| (0..a).map(move |b| (b, a, 1 + (a * b) as i64 % 7))).collect();
+    let edges: Vec<_> =
+        (0..40).flat_map(|a| (0..a).map(move |b| (b, a, 1 + as_i64(a * b) % 7))).collect();
     let hard = problem(&[100; 40], &edges, 4);
     let found = prove(&hard, &mut Work::new(10, &|| None), &|| Some(Millis(50))).unwrap();
     assert!(!found.is_optimal, "there was no time");
