@@ -2139,13 +2139,17 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__place__subcmd__plan)
-            opts="-h --rounds --json --socket --help"
+            opts="-h --rounds --prove --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --prove)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

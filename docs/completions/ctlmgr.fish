@@ -288,6 +288,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_sub
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from suggest" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from suggest" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -l rounds -d 'Stop after so many rounds of search, in place of the time limit: the same plan every time' -r
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -l prove -d 'Have an exact solver look for something better for so long, or prove that there is nothing: seconds for some forty workloads on four domains, and often too long for more' -r
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand place; and __fish_seen_subcommand_from plan" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -1,5 +1,6 @@
-//! `cargo xtask bench memory`: policies side by side in one call, some runs each.
+//! `cargo xtask bench`: what is measured, beside what it is measured against.
 
+mod batches;
 mod bomb;
 mod gate;
 mod idle;
@@ -39,6 +40,8 @@ enum Command {
     Starts(starts::Starts),
     /// Whether the character of fio jobs is learned right, traced and from io.stat alone.
     Shapes(shapes::Shapes),
+    /// The planner of batches beside the methods of the paper, on this machine.
+    Batches,
     /// The planner of placements beside METIS, on this machine.
     Place,
     /// Services that talk, on a machine with four last-level caches: counted, placed, measured.
@@ -75,11 +78,14 @@ struct Memory {
 /// Runs `cargo xtask bench`.
 pub fn run(arguments: &Arguments) -> Result<()> {
     fresh::ensure_compiler()?;
-    if matches!(arguments.command, Command::Place) {
-        return place::run();
+    match &arguments.command {
+        Command::Batches => return batches::run(),
+        Command::Place => return place::run(),
+        _ => {}
     }
     let kit = lab::kit()?;
     match &arguments.command {
+        Command::Batches => batches::run(),
         Command::Memory(memory) => run_memory(&kit, memory),
         Command::Bomb(bomb) => bomb::run(&kit, bomb),
         Command::Idle(idle) => idle::run(&kit, idle),

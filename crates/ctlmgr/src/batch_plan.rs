@@ -1,6 +1,8 @@
 //! `ctlmgr batch plan FILE`: dividing containers into batches, and nothing else.
 
+mod capacity;
 mod penalties;
+mod running;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,6 +13,7 @@ use ctlmgr_model::Millis;
 use ctlmgr_policy::batching::{Batches, Infeasible, Kind, Problem, Solver, Work, plan};
 use serde::{Deserialize, Serialize};
 
+use self::capacity::Capacity;
 use self::penalties::Penalties;
 use crate::input::{parse, read};
 use crate::scale::{Scale, integer, natural};
@@ -63,6 +66,17 @@ struct Container {
     volume: Option<String>,
     #[serde(default)]
     after: Vec<String>,
+    /// Number of the batch in which it starts at the latest.
+    deadline: Option<u32>,
+    #[serde(default = "default_weight")]
+    weight: f64,
+    /// It has started already, and is in the first batch.
+    #[serde(default)]
+    running: bool,
+}
+
+fn default_weight() -> f64 {
+    100.0
 }
 
 fn one() -> u32 {
@@ -111,16 +125,24 @@ pub(crate) fn run_text(text: &str, rounds: Option<u64>, json: bool) -> Result<u8
     Ok(0)
 }
 
-/// The batches of a plan, by names of containers, in the order in which they start.
+/// The batches of a plan, by names of containers, in the order in which they start, without those that run
+/// already.
 pub(crate) fn batches(text: &str) -> Result<Vec<Vec<String>>, anyhow::Error> {
-    Ok(solve(text, None)?.batches)
+    let input: Input = parse(text)?;
+    let names = expand(&input.containers)?;
+    let entries = input.containers.iter().zip(names).filter(|(c, _)| c.running);
+    let running: BTreeSet<String> = entries.flat_map(|(_, names)| names).collect();
+    let mut batches = solve(text, None)?.batches;
+    batches.iter_mut().for_each(|batch| batch.retain(|name| !running.contains(name)));
+    batches.retain(|batch| !batch.is_empty());
+    Ok(batches)
 }
 
 /// For each container the names of those that come before it.
 pub(crate) fn predecessors_by_name(
     text: &str,
 ) -> Result<BTreeMap<String, Vec<String>>, anyhow::Error> {
-    let input: Input = parse(text)?;
+    let input = running::settle(parse(text)?);
     let names = expand(&input.containers)?;
     let mut all = BTreeMap::new();
     for (entry, c) in input.containers.iter().enumerate() {
@@ -133,17 +155,23 @@ pub(crate) fn predecessors_by_name(
 
 fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
     let started = Instant::now();
-    let input: Input = parse(text)?;
+    let mut input = running::settle(parse(text)?);
+    let head = running::split_off_if_too_many(&mut input)?;
     let case = Case::new(&input)?;
     let passed = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let left = || rounds.is_none().then(|| Millis(input.time_limit_ms.saturating_sub(passed())));
     let result = plan(&case.problem, &mut Work::new(rounds.unwrap_or(u64::MAX), &left));
-    Ok(case.output(&result, started.elapsed()))
+    let result = result.map_err(|error| explain(&error, &input, &case.groups))?;
+    let mut output = case.output(&result, started.elapsed());
+    output.batches.splice(0..0, (!head.is_empty()).then_some(head));
+    Ok(output)
 }
 
 /// A problem, and what its figures stand for.
 struct Case {
     problem: Problem,
+    /// Entries of each kind.
+    groups: Vec<Vec<usize>>,
     /// Names of the containers of each kind.
     names: Vec<Vec<String>>,
     penalty: Scale,
@@ -152,6 +180,7 @@ struct Case {
 
 /// More containers than this are refused: nobody starts so many on one host.
 const MOST: u64 = 100_000;
+const MOST_WEIGHT: f64 = 1e6;
 
 impl Case {
     fn new(input: &Input) -> Result<Case, anyhow::Error> {
@@ -175,6 +204,8 @@ impl Case {
                     count: entries.iter().map(|e| input.containers[*e].count).sum(),
                     uses: capacities.iter().map(|c| c.uses[entries[0]]).collect(),
                     after: after.into_iter().collect(),
+                    deadline: first.deadline,
+                    weight: mean_weight(input, entries),
                 })
             })
             .collect();
@@ -183,8 +214,14 @@ impl Case {
         let (weights, weight) = weights(&input.objective)?;
         let problem = Problem::new(kinds?, penalty_table, input.max_batch, have, weights)
             .map_err(|e| explain(&e, input, &groups))?;
-        let names = groups.iter().map(|g| g.iter().flat_map(|e| names[*e].clone()).collect());
-        Ok(Case { problem, names: names.collect(), penalty, weight })
+        let named = |group: &Vec<usize>| {
+            let mut group = group.clone();
+            let weight = |e: usize| input.containers[e].weight;
+            group.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)));
+            group.iter().flat_map(|e| names[*e].clone()).collect()
+        };
+        let names = groups.iter().map(named).collect();
+        Ok(Case { problem, names, penalty, weight, groups })
     }
 
     #[expect(clippy::cast_precision_loss, reason = "figures to show")]
@@ -226,36 +263,14 @@ impl Case {
     }
 }
 
-/// One capacity and what each entry uses of it, in the same integer unit.
-struct Capacity {
-    have: u64,
-    uses: Vec<u64>,
-}
-
-impl Capacity {
-    fn new(input: &Input, name: &String, have: f64) -> Result<Capacity, anyhow::Error> {
-        let of = |c: &Container| c.uses.get(name).copied().unwrap_or(0.0);
-        let scale = Scale::of(input.containers.iter().map(of).chain([have]));
-        ensure!(have.is_finite() && have >= 0.0, "capacity `{name}` is {have}: it is at least 0");
-        let mut uses = Vec::new();
-        for c in &input.containers {
-            let each = of(c);
-            ensure!(
-                each.is_finite() && each >= 0.0,
-                "container `{}`: use of `{name}` is {each}: it is at least 0",
-                c.name
-            );
-            // Where it does not come out even, never more than there is.
-            uses.push(natural(if scale.is_exact {
-                (each * scale.factor).round()
-            } else {
-                (each * scale.factor).ceil()
-            }));
-        }
-        let have = have * scale.factor;
-        let have = natural(if scale.is_exact { have.round() } else { have.floor() });
-        Ok(Capacity { have, uses })
-    }
+/// In thousandths. A kind is not divided by weight: that would make kinds of equals.
+fn mean_weight(input: &Input, entries: &[usize]) -> u64 {
+    let each = |e: &usize| (&input.containers[*e], f64::from(input.containers[*e].count));
+    let (sum, count) = entries
+        .iter()
+        .map(each)
+        .fold((0.0, 0.0), |(sum, all), (c, count)| (sum + c.weight * count, all + count));
+    natural((sum / f64::max(count, 1.0) * 1000.0).round())
 }
 
 /// Names of the containers of each entry: a count above 1 stands for `name-1`, `name-2`, ….
@@ -264,6 +279,17 @@ fn expand(containers: &[Container]) -> Result<Vec<Vec<String>>, anyhow::Error> {
     let mut all = Vec::new();
     for c in containers {
         ensure!(c.count > 0, "container `{}`: `count` is at least 1", c.name);
+        ensure!(
+            c.deadline != Some(0),
+            "container `{}`: `deadline` is 0: it is the number of a batch, and the first is 1",
+            c.name
+        );
+        ensure!(
+            c.weight > 0.0 && c.weight <= MOST_WEIGHT,
+            "container `{}`: `weight` is {}: it is above 0 and at most {MOST_WEIGHT}",
+            c.name,
+            c.weight
+        );
         ensure!(entries.insert(&c.name), "two entries of `containers` are called `{}`", c.name);
         let names: Vec<String> = match c.count {
             1 => vec![c.name.clone()],
@@ -301,6 +327,7 @@ fn group(input: &Input, table: &Penalties<'_>) -> Result<Vec<Vec<usize>>, anyhow
                 && other.uses == c.uses
                 && other.volume == c.volume
                 && other.after == c.after
+                && other.deadline == c.deadline
                 && !awaited.contains(&entry)
                 && !awaited.contains(&g[0])
         };
@@ -338,6 +365,10 @@ fn explain(error: &Infeasible, input: &Input, groups: &[Vec<usize>]) -> anyhow::
         Infeasible::Cycle { kind } => {
             anyhow!("container `{}`: `after` leads back to itself", name(*kind))
         }
+        Infeasible::TooLate { kind } => anyhow!(
+            "container `{}`: `deadline`: no plan was found that starts it, and all it comes before, in time",
+            name(*kind)
+        ),
         Infeasible::NoRoom => anyhow!("`max_batch` is 0: {error}"),
         Infeasible::Overflow => anyhow!("{error}"),
     }

@@ -327,8 +327,11 @@ pub enum BatchCommand {
     ///
     /// FILE holds {"max_batch": N or null, "objective": {"penalty": 1, "batches": 1}, "bins": [NAME],
     /// "penalty": [[S]], "containers": [{"name", "bin", "count", "use": {CAPACITY: AMOUNT}, "volume",
-    /// "after": [NAME]}], "capacity": {CAPACITY: AMOUNT}, "time_limit_ms": 1000}; in place of bins and
-    /// penalty, "pairwise": [[S]] over the containers. - is standard input.
+    /// "after": [NAME], "deadline": N, "weight": 100, "running": false}], "capacity": {CAPACITY: AMOUNT},
+    /// "time_limit_ms": 1000}; in place of bins and penalty, "pairwise": [[S]] over the containers. A
+    /// deadline is the number of the batch in which it starts at the latest. Of orders that cost the same,
+    /// one is taken in which more weight starts earlier. Those that run already are in the first batch. - is
+    /// standard input.
     Plan {
         /// The containers, as JSON.
         file: PathBuf,

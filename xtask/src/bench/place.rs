@@ -58,10 +58,10 @@ fn natural(value: f64) -> u64 {
 }
 
 /// A fixed sequence of numbers without pattern (splitmix64).
-struct Sequence(u64);
+pub(super) struct Sequence(pub u64);
 
 impl Sequence {
-    fn unit(&mut self) -> f64 {
+    pub fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -134,9 +134,13 @@ fn from(input: &Value, parts: &[usize]) -> Value {
 }
 
 fn plan(input: &Value, arguments: &[&str]) -> Result<Value> {
+    planned(&[&["place", "plan", "-", "--json"], arguments].concat(), input)
+}
+
+/// What `ctlmgr` says to an input.
+pub(super) fn planned(words: &[&str], input: &Value) -> Result<Value> {
     let mut child = Command::new(dist::target().join("release/ctlmgr"))
-        .args(["place", "plan", "-", "--json"])
-        .args(arguments)
+        .args(words)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -146,7 +150,7 @@ fn plan(input: &Value, arguments: &[&str]) -> Result<Value> {
     drop(stdin);
     let output = child.wait_with_output()?;
     if !output.status.success() {
-        bail!("ctlmgr place plan failed: {}", output.status);
+        bail!("ctlmgr {} failed: {}", words.join(" "), output.status);
     }
     Ok(serde_json::from_slice(&output.stdout)?)
 }

@@ -16,6 +16,7 @@ use ctlmgr_model::Millis;
 use super::Work;
 use super::bound::{round_up, step};
 use super::master::{Choice, choose, prices};
+use super::order::arrange;
 use super::price::{Effort, Found, Prices, all_below, cheapest};
 use super::problem::{Pattern, Problem};
 
@@ -249,7 +250,8 @@ impl<'a> Generation<'a> {
         let least = match choose(self.problem, &found.patterns, k, limit) {
             Choice::Best(plan) => {
                 let cost: i64 = plan.iter().map(|b| self.problem.cost(b)).sum();
-                if cost < self.cost && self.problem.is_plan(&plan) {
+                // What these patterns cost is a bound even if they have no order.
+                if let Some(plan) = arrange(self.problem, plan).filter(|_| cost < self.cost) {
                     (self.plan, self.cost) = (plan, cost);
                 }
                 cost

@@ -3,7 +3,9 @@
 //! F(v) is the least cost of starting the containers counted in `v`: the cheapest first batch b ≤ v
 //! plus F(v − b). Where the order of batches does not matter the first batch holds one of the first
 //! kind that is left, which is no restriction. Where it does, a batch holds only kinds whose
-//! predecessors are all gone from `v`.
+//! predecessors are all gone from `v`. With deadlines there is a layer for each number of batches that
+//! have started, up to the last deadline: F_k(v) = min c(b) + F_{k+1}(v − b), and no v that still holds
+//! somebody whose last batch has started.
 
 use super::problem::{Pattern, Problem};
 
@@ -11,25 +13,43 @@ use super::problem::{Pattern, Problem};
 const MOST_STATES: u64 = 4_000_000;
 const MOST_PAIRS: u64 = 60_000_000;
 
-/// An optimal plan, or nothing if the problem is too large for this.
-pub(crate) fn solve(problem: &Problem) -> Option<Vec<Pattern>> {
-    let table = Table::new(problem)?;
-    Some(table.fill().batches())
+/// What came of it.
+pub(crate) enum Solved {
+    /// An optimal plan.
+    Plan(Vec<Pattern>),
+    /// Nobody can start everybody in time.
+    Impossible,
+    /// The problem is too large for this.
+    TooLarge,
 }
+
+pub(crate) fn solve(problem: &Problem) -> Solved {
+    let Some(table) = Table::new(problem) else { return Solved::TooLarge };
+    table.fill().batches().map_or(Solved::Impossible, Solved::Plan)
+}
+
+/// The cost of what cannot be.
+const NEVER: i64 = i64::MAX;
 
 struct Table<'a> {
     problem: &'a Problem,
     /// Place value of each kind's count in an index.
     place: Vec<usize>,
-    /// Least cost of each vector, and the index of the first batch of a plan that has it.
+    /// Least cost of each vector, and the index of the first batch of a plan that has it, one layer
+    /// after the other.
     least: Vec<i64>,
     first: Vec<u32>,
+    /// Count vectors of a layer, and the last layer, which no deadline follows.
+    states: usize,
+    last: usize,
 }
 
 /// The batch that is being put together for one vector.
 struct Draft<'a> {
     /// What is left to start.
     left: &'a [u32],
+    /// What comes after it.
+    then: &'a [i64],
     size: u32,
     used: Vec<u64>,
     /// Penalty of one more of each kind with what is in already.
@@ -53,21 +73,31 @@ impl<'a> Table<'a> {
             let per_kind = (chosen + 1) * (chosen + 2) / 2 + (m - chosen) * (chosen + 1);
             pairs = pairs.checked_mul(per_kind)?;
         }
-        if states > MOST_STATES || pairs > MOST_PAIRS {
+        let last = problem.horizon();
+        let all = states.checked_mul(u64::from(last) + 1)?;
+        if all > MOST_STATES || pairs.checked_mul(u64::from(last) + 1)? > MOST_PAIRS {
             return None;
         }
-        let states = usize::try_from(states).ok()?;
-        Some(Table { problem, place, least: vec![0; states], first: vec![0; states] })
+        let (states, all) = (usize::try_from(states).ok()?, usize::try_from(all).ok()?);
+        let (least, first, last) = (vec![0; all], vec![0; all], last as usize);
+        Some(Table { problem, place, least, first, states, last })
+    }
+
+    /// The costs of one layer.
+    fn layer(&self, layer: usize) -> &[i64] {
+        &self.least[layer * self.states..(layer + 1) * self.states]
     }
 
     fn fill(mut self) -> Self {
-        let mut left = vec![0; self.place.len()];
-        for index in 1..self.least.len() {
-            self.count_up(&mut left);
-            let best = self.best(&left, index);
-            self.least[index] = best.0;
-            // An index is below four million.
-            self.first[index] = u32::try_from(best.1).unwrap_or(u32::MAX);
+        for layer in (0..=self.last).rev() {
+            let mut left = vec![0; self.place.len()];
+            for index in 1..self.states {
+                self.count_up(&mut left);
+                let best = self.best(&left, layer, index);
+                self.least[layer * self.states + index] = best.0;
+                // An index is below four million.
+                self.first[layer * self.states + index] = u32::try_from(best.1).unwrap_or(u32::MAX);
+            }
         }
         self
     }
@@ -83,16 +113,21 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn best(&self, left: &[u32], index: usize) -> (i64, usize) {
+    fn best(&self, left: &[u32], layer: usize, index: usize) -> (i64, usize) {
         let kinds = left.len();
+        let is_late = |a: usize| left[a] > 0 && self.problem.latest(a) as usize <= layer;
+        if (0..kinds).any(is_late) {
+            return (NEVER, 0);
+        }
         let mut draft = Draft {
             left,
+            then: self.layer((layer + 1).min(self.last)),
             size: 0,
             used: vec![0; self.problem.capacities().len()],
             marginal: vec![0; kinds],
             cost: self.problem.prices().1,
             index: 0,
-            best: (i64::MAX, 0),
+            best: (NEVER, 0),
         };
         let first = left.iter().rposition(|c| *c > 0).unwrap_or(0);
         let least = u32::from(!self.problem.is_ordered());
@@ -123,7 +158,7 @@ impl<'a> Table<'a> {
             }
             match a {
                 0 if draft.index > 0 => {
-                    let cost = draft.cost + self.least[index - draft.index];
+                    let cost = draft.cost.saturating_add(draft.then[index - draft.index]);
                     if cost < draft.best.0 {
                         draft.best = (cost, draft.index);
                     }
@@ -156,15 +191,20 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn batches(&self) -> Vec<Pattern> {
+    /// `None` if there is no plan.
+    fn batches(&self) -> Option<Vec<Pattern>> {
         let mut batches = Vec::new();
-        let mut index = self.least.len() - 1;
+        let (mut layer, mut index) = (0, self.states - 1);
         while index > 0 {
-            let first = self.first[index] as usize;
+            if self.layer(layer)[index] == NEVER {
+                return None;
+            }
+            let first = self.first[layer * self.states + index] as usize;
             batches.push(self.pattern(first));
             index -= first;
+            layer = (layer + 1).min(self.last);
         }
-        batches
+        Some(batches)
     }
 
     fn pattern(&self, index: usize) -> Pattern {

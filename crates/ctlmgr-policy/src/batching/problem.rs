@@ -1,7 +1,7 @@
 //! What is to be divided into batches, in exact integers.
 
 /// Containers that do not differ.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kind {
     /// How many there are.
     pub count: u32,
@@ -9,6 +9,10 @@ pub struct Kind {
     pub uses: Vec<u64>,
     /// Kinds that must all have started in earlier batches.
     pub after: Vec<usize>,
+    /// Number of the batch in which they start at the latest; the first is 1.
+    pub deadline: Option<u32>,
+    /// Of orders that cost the same, one in which more weight starts earlier; any unit.
+    pub weight: u64,
 }
 
 /// An instance of the batching problem.
@@ -24,6 +28,8 @@ pub struct Problem {
     weights: (i64, i64),
     total: u32,
     is_ordered: bool,
+    /// In which batch each kind starts at the latest, for its own sake and for those that wait for it.
+    latest: Vec<u32>,
     alpha: i64,
     beta: i64,
 }
@@ -43,6 +49,12 @@ pub enum Infeasible {
     #[error("kind {kind} waits for itself")]
     Cycle {
         /// Index of a kind on the circle.
+        kind: usize,
+    },
+    /// No plan is known, or possible, that starts everybody in time.
+    #[error("no plan was found that starts kind {kind} by its deadline")]
+    TooLate {
+        /// Index of a kind that is late.
         kind: usize,
     },
     /// The largest batch is zero.
@@ -84,7 +96,7 @@ impl Problem {
                 return Err(Infeasible::TooLarge { kind, capacity });
             }
         }
-        let is_ordered = kinds.iter().any(|k| !k.after.is_empty());
+        let is_ordered = kinds.iter().any(|k| !k.after.is_empty() || k.deadline.is_some());
         let mut problem = Problem {
             kinds,
             penalty,
@@ -93,10 +105,12 @@ impl Problem {
             weights,
             total,
             is_ordered,
+            latest: Vec::new(),
             alpha: 0,
             beta: 0,
         };
         problem.expect_order()?;
+        problem.find_latest()?;
         problem.drop_unused();
         problem.scale().ok_or(Infeasible::Overflow)?;
         Ok(problem)
@@ -161,6 +175,33 @@ impl Problem {
             done[next] = true;
         }
         done.iter().position(|d| !d).map_or(Ok(()), |kind| Err(Infeasible::Cycle { kind }))
+    }
+
+    /// Whoever is waited for starts at least one batch before.
+    fn find_latest(&mut self) -> Result<(), Infeasible> {
+        let own = self.kinds.iter().map(|k| k.deadline.unwrap_or(u32::MAX));
+        self.latest = own.collect();
+        for _ in 0..self.kinds.len() {
+            for a in 0..self.kinds.len() {
+                let before = self.latest[a].saturating_sub(u32::from(self.latest[a] < u32::MAX));
+                for p in &self.kinds[a].after {
+                    self.latest[*p] = self.latest[*p].min(before);
+                }
+            }
+        }
+        let late = self.latest.iter().zip(&self.kinds).position(|(l, k)| *l == 0 && k.count > 0);
+        late.map_or(Ok(()), |kind| Err(Infeasible::TooLate { kind }))
+    }
+
+    /// In which batch a kind starts at the latest, counted from 1; `u32::MAX` if it may be any.
+    pub fn latest(&self, kind: usize) -> u32 {
+        self.latest[kind]
+    }
+
+    /// The last batch by which anybody must start; 0 if nobody must.
+    pub(crate) fn horizon(&self) -> u32 {
+        let all = self.latest.iter().filter(|l| **l < u32::MAX);
+        all.max().copied().unwrap_or(0).min(self.total)
     }
 
     /// The kinds.
@@ -279,7 +320,7 @@ impl Problem {
     }
 
     /// Whether `batches` start every container once, in batches that fit, none before what it waits
-    /// for (C1–C3).
+    /// for (C1–C3), and all in time.
     pub fn is_plan(&self, batches: &[Pattern]) -> bool {
         let is_complete = self
             .kinds
@@ -294,6 +335,10 @@ impl Problem {
         };
         let is_in_order =
             self.kinds.iter().enumerate().all(|(a, kind)| kind.after.iter().all(|p| waits(a, *p)));
-        is_complete && is_in_order && batches.iter().all(|b| self.fits(b))
+        let is_in_time = (0..self.kinds.len()).all(|a| {
+            let last = batches.iter().rposition(holds(a));
+            last.is_none_or(|last| last < self.latest[a] as usize)
+        });
+        is_complete && is_in_order && is_in_time && batches.iter().all(|b| self.fits(b))
     }
 }

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use super::Work;
 use super::anneal::{Annealing, PLATEAUS};
 use super::greedy::{FEW, around, start, starts};
+use super::order::earliest;
 use super::problem::{Pattern, Problem};
 use super::seating::Seating;
 use crate::sequence::Sequence;
@@ -184,9 +185,12 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A greedy plan of about so many batches, improved.
+/// A greedy plan of about so many batches, or the earliest if nobody finds one so, improved.
 fn seated(problem: &Problem, batches: u32) -> Seating<'_> {
     let mut seating = start(problem, batches);
+    if !seating.is_whole() {
+        seating = Seating::of(problem, &earliest(problem));
+    }
     let all = seating.occupied.clone();
     improve(&mut seating, all);
     seating.keep();

@@ -102,7 +102,25 @@ impl<'a> Seating<'a> {
         let after = &self.problem.kinds()[kind].after;
         let is_early = after.iter().any(|p| (place..self.tables.len()).any(|at| sits(p, at)));
         let is_late = self.behind[kind].iter().any(|s| (0..=place).any(|at| sits(s, at)));
-        !is_early && !is_late
+        !is_early && !is_late && self.is_in_time(kind, place)
+    }
+
+    /// Whether it starts in time there, and so do those whom a new batch puts off.
+    fn is_in_time(&self, kind: usize, place: usize) -> bool {
+        let before = self.occupied.partition_point(|p| *p < place);
+        let latest = |kind: &usize| self.problem.latest(*kind) as usize;
+        let mut later = self.occupied[before..].iter().enumerate();
+        let is_in_time = |(i, p): (usize, &usize)| {
+            let number = before + i + 2;
+            self.tables[*p].kinds.iter().all(|k| number <= latest(k))
+        };
+        before < latest(&kind) && (self.tables[place].size > 0 || later.all(is_in_time))
+    }
+
+    /// Whether everybody sits.
+    pub(crate) fn is_whole(&self) -> bool {
+        let seated: u32 = self.occupied.iter().map(|p| self.tables[*p].size).sum();
+        seated == self.problem.total()
     }
 
     /// The empty place where one of a kind may open a batch.

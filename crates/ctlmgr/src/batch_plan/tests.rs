@@ -72,3 +72,51 @@ fn entries_with_counts_are_the_same_as_single_ones() {
     let objective = |containers| solve(&input(containers).to_string(), None).unwrap().objective;
     assert!((objective(json!(single)) - objective(counted)).abs() < 1e-9);
 }
+
+fn four(change: impl Fn(&mut Vec<serde_json::Value>)) -> serde_json::Value {
+    let mut containers: Vec<_> = (0..4).map(|i| json!({"name": format!("c{i}")})).collect();
+    change(&mut containers);
+    let fights = [[0, 9, 1, 1], [9, 0, 1, 1], [1, 1, 0, 9], [1, 1, 9, 0]];
+    json!({"max_batch": 2, "pairwise": fights, "containers": containers})
+}
+
+fn planned(input: &serde_json::Value) -> Vec<Vec<String>> {
+    solve(&input.to_string(), Some(100)).unwrap().batches
+}
+
+#[test]
+fn deadlines_are_kept_and_what_cannot_be_is_named() {
+    let input = four(|c| c[3]["deadline"] = json!(1));
+    assert!(planned(&input)[0].contains(&"c3".to_owned()));
+    let input = four(|c| (0..3).for_each(|i| c[i]["deadline"] = json!(1)));
+    let error = solve(&input.to_string(), None).unwrap_err().to_string();
+    assert!(error.starts_with("container `c") && error.contains("`deadline`"), "{error}");
+    let error = solve(&four(|c| c[1]["deadline"] = json!(0)).to_string(), None).unwrap_err();
+    assert!(error.to_string().contains("the first is 1"), "{error}");
+    let error = solve(&four(|c| c[1]["weight"] = json!(-1)).to_string(), None).unwrap_err();
+    assert!(error.to_string().contains("`weight` is -1"), "{error}");
+}
+
+#[test]
+fn those_of_more_weight_start_first_where_that_costs_nothing() {
+    for heavy in 0..4 {
+        let input = four(|c| c[heavy]["weight"] = json!(400));
+        assert!(planned(&input)[0].contains(&format!("c{heavy}")));
+    }
+}
+
+#[test]
+fn what_runs_is_in_the_first_batch_and_is_not_waited_for() {
+    let runs = |c: &mut Vec<serde_json::Value>| {
+        c[0]["running"] = json!(true);
+        c[2]["after"] = json!(["c0"]);
+    };
+    let found = planned(&four(runs));
+    assert!(found[0].contains(&"c0".to_owned()) && !found[0].contains(&"c1".to_owned()));
+    assert_eq!(found.len(), 2, "c2 need not wait: {found:?}");
+    let run = batches(&four(runs).to_string()).unwrap();
+    assert!(run.iter().flatten().all(|name| name != "c0"), "it runs already: {run:?}");
+    // More than a batch holds: nobody joins them.
+    let found = planned(&four(|c| (0..3).for_each(|i| c[i]["running"] = json!(true))));
+    assert_eq!(found, [vec!["c0", "c1", "c2"], vec!["c3"]]);
+}
