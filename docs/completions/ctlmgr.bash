@@ -621,7 +621,7 @@ _ctlmgr() {
             return 0
             ;;
         ctlmgr__subcmd__batch__subcmd__run)
-            opts="-h --compose --dry-run --json --socket --help"
+            opts="-h --compose --dry-run --strict --json --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -209,7 +209,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -f -a "plan" -d 'Divide containers into batches that do not fight, and nothing else'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -f -a "run" -d 'Start containers that exist batch by batch, each batch when the one before is over'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -f -a "run" -d 'Start containers that exist batch by batch'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -f -a "sample" -d 'Run each image alone for a while, so that its character is known before it matters'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -f -a "penalties" -d 'Show what characters cost each other when they start together, learned and by guideline'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and not __fish_seen_subcommand_from plan run sample penalties help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -220,6 +220,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_sub
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from run" -l compose -d 'In place of FILE: the services of a compose file, planned with what was learned of them. Their containers are made where they are not there' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from run" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from run" -l dry-run -d 'Show the plan, and start nothing'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from run" -l strict -d 'Start nobody of a batch before all of the one before are over'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from run" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from sample" -l seconds -d 'How long each of them runs, at most' -r
@@ -231,7 +232,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_sub
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from penalties" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from penalties" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from help" -f -a "plan" -d 'Divide containers into batches that do not fight, and nothing else'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from help" -f -a "run" -d 'Start containers that exist batch by batch, each batch when the one before is over'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from help" -f -a "run" -d 'Start containers that exist batch by batch'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from help" -f -a "sample" -d 'Run each image alone for a while, so that its character is known before it matters'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from help" -f -a "penalties" -d 'Show what characters cost each other when they start together, learned and by guideline'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand batch; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -337,7 +338,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subc
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from docker" -f -a "disable" -d 'Have dockerd do without ctlmgr, and put its configuration back'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from docker" -f -a "status" -d 'Show what dockerd\'s configuration says'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from batch" -f -a "plan" -d 'Divide containers into batches that do not fight, and nothing else'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from batch" -f -a "run" -d 'Start containers that exist batch by batch, each batch when the one before is over'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from batch" -f -a "run" -d 'Start containers that exist batch by batch'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from batch" -f -a "sample" -d 'Run each image alone for a while, so that its character is known before it matters'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from batch" -f -a "penalties" -d 'Show what characters cost each other when they start together, learned and by guideline'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from coalesce" -f -a "advise" -d 'Say which pairs of containers talk most, whether each could be one container, and if not, why not'

@@ -108,9 +108,12 @@ delay-*)
 	wait
 	finish
 	;;
-batches)
+batches | offline)
+	strict=
+	if [ "$policy" = batches ]; then strict=--strict; fi
 	plan >/var/tmp/plan.json
-	ctlmgr batch run /var/tmp/plan.json
+	# shellcheck disable=SC2086
+	ctlmgr batch run $strict /var/tmp/plan.json
 	finish
 	;;
 esac

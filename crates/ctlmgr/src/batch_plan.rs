@@ -1,6 +1,7 @@
 //! `ctlmgr batch plan FILE`: dividing containers into batches, and nothing else.
 
 mod capacity;
+mod company;
 mod penalties;
 mod running;
 
@@ -12,6 +13,8 @@ use anyhow::{Context, anyhow, ensure};
 use ctlmgr_model::Millis;
 use ctlmgr_policy::batching::{Batches, Infeasible, Kind, Problem, Solver, Work, plan};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use self::company::{Company, company};
 
 use self::capacity::Capacity;
 use self::penalties::Penalties;

@@ -1,12 +1,13 @@
 //! `ctlmgr batch run`: containers that exist or that compose makes, started batch by batch.
 //!
-//! dockerd is asked through its own client, so that its context and credentials apply. When a batch is
-//! over is ctlmgrd's word: it sees each start until it is healthy, quiet, ended or has had its time.
+//! dockerd is asked through its own client, so that its context and credentials apply. When a start is
+//! over is ctlmgrd's word: it sees each until it is healthy, quiet, ended or has had its time.
 
 mod compose;
+mod line;
 mod needs;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use anyhow::{anyhow, bail};
 use ctlmgr_api::{Client, Queue};
 use ctlmgr_model::Mode;
 
+use self::line::Line;
 use self::needs::{Condition, Need, Needs, sort_out};
 use crate::docker_cli::docker;
 use crate::input::read;
@@ -34,11 +36,20 @@ pub(crate) enum Containers {
     Compose(PathBuf),
 }
 
+/// How to run them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    /// Show the plan, and start nothing.
+    pub is_dry: bool,
+    /// Each batch waits for all of the one before.
+    pub is_strict: bool,
+}
+
 /// Runs the command.
 pub(crate) fn run(
     socket: &Path,
     containers: &Containers,
-    is_dry: bool,
+    manner: Manner,
     json: bool,
 ) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -51,7 +62,7 @@ pub(crate) fn run(
         Containers::Compose(file) => compose::problem(&runtime, &client, file),
     };
     let (text, needs) = problem.map_err(Failure::bad_input)?;
-    if is_dry {
+    if manner.is_dry {
         return batch_plan::run_text(&text, None, json);
     }
     let batches = batch_plan::batches(&text).map_err(Failure::bad_input)?;
@@ -64,20 +75,49 @@ pub(crate) fn run(
         compose::create(file)?;
     }
     expect_containers(&batches.concat()).map_err(Failure::bad_input)?;
-    let mut failed = BTreeSet::new();
-    for (number, batch) in batches.iter().enumerate() {
-        show::line(&format!("batch {} of {}: {}", number + 1, batches.len(), batch.join(" ")));
-        let (may_start, mut errors) = sort_out(batch, &needs, &failed);
+    let company = batch_plan::company(&text).map_err(Failure::bad_input)?;
+    let after = needs.iter().map(|(name, all)| {
+        (name.clone(), all.iter().map(|need| need.name.clone()).collect::<BTreeSet<_>>())
+    });
+    let mut line = Line::new(&company, &batches, after.collect(), manner.is_strict);
+    let failed = start_in_turn(&mut line, &batches, &needs, &mut |starting, started| {
+        runtime.block_on(still_starting(&client, starting, started))
+    })?;
+    Ok(u8::from(!failed.is_empty()))
+}
+
+/// Whose starts are under way, of those that started when.
+type Watch<'a> = dyn FnMut(&BTreeSet<String>, &BTreeMap<String, Instant>) -> Result<BTreeSet<String>, Failure>
+    + 'a;
+
+/// Starts all, each when it may; returns those that did not start.
+fn start_in_turn(
+    line: &mut Line<'_>,
+    batches: &[Vec<String>],
+    needs: &Needs,
+    watch: &mut Watch<'_>,
+) -> Result<BTreeSet<String>, Failure> {
+    let (mut failed, mut started, mut said) = (BTreeSet::new(), BTreeMap::new(), None);
+    loop {
+        let (number, ready) = line.next();
+        if said.replace(number) != Some(number) {
+            let names = batches.get(number).map_or(&[][..], Vec::as_slice).join(" ");
+            show::line(&format!("batch {} of {}: {names}", number + 1, batches.len()));
+        }
+        let (may_start, mut errors) = sort_out(&ready, needs, &failed);
         errors.extend(start_all(&may_start));
+        started.extend(may_start.into_iter().map(|name| (name, Instant::now())));
         for (name, error) in errors {
             eprintln!("ctlmgr: {name} did not start: {error}");
             failed.insert(name);
         }
-        if number + 1 < batches.len() {
-            runtime.block_on(wait_for(&client, batch))?;
+        line.keep(|name| !failed.contains(name));
+        if line.is_done() {
+            return Ok(failed);
         }
+        let starting = watch(line.starting(), &started)?;
+        line.keep(|name| starting.contains(name));
     }
-    Ok(u8::from(!failed.is_empty()))
 }
 
 /// What `after` of a file asks for: that the others have started.
@@ -127,28 +167,25 @@ fn start(name: &str) -> Result<(), anyhow::Error> {
     }
 }
 
-/// Waits until no start of the batch is under way any more. A daemon that began anew meanwhile does not
-/// know them; the next batch follows then, rather than never.
-async fn wait_for(client: &Client, batch: &[String]) -> Result<(), Failure> {
-    let (mut since, mut away_since) = (Instant::now(), None);
+/// Whose starts are still under way, a look later. A daemon that began anew meanwhile does not know them;
+/// the next follow then, rather than never.
+async fn still_starting(
+    client: &Client,
+    starting: &BTreeSet<String>,
+    started: &BTreeMap<String, Instant>,
+) -> Result<BTreeSet<String>, Failure> {
+    let began = Instant::now();
     loop {
         tokio::time::sleep(EVERY).await;
         match client.get::<Queue>("/v1/queue").await {
             Ok(queue) => {
-                if away_since.take().is_some() {
-                    since = Instant::now();
-                }
-                let is_under_way = queue.starting.iter().any(|s| batch.contains(&s.name));
-                if !is_under_way && since.elapsed() > NOTICE {
-                    return Ok(());
-                }
+                let is_new = |name: &str| started.get(name).is_some_and(|at| at.elapsed() < NOTICE);
+                let is_seen = |name: &str| queue.starting.iter().any(|s| s.name == name);
+                let all = starting.iter().filter(|name| is_seen(name) || is_new(name));
+                return Ok(all.cloned().collect());
             }
-            Err(error) => {
-                let away = away_since.get_or_insert_with(Instant::now);
-                if away.elapsed() > PATIENCE {
-                    return Err(error.into());
-                }
-            }
+            Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
+            Err(_) => {}
         }
     }
 }

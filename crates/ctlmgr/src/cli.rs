@@ -339,9 +339,10 @@ pub enum BatchCommand {
         #[arg(long)]
         rounds: Option<u64>,
     },
-    /// Start containers that exist batch by batch, each batch when the one before is over.
+    /// Start containers that exist batch by batch.
     ///
-    /// Needs the docker command, and ctlmgrd, which sees when a start is over.
+    /// Those of the next batch start in turn, as soon as they and those that still start fight with no more
+    /// than was planned; with --strict, when all of the batch before are over. Needs the docker command, and ctlmgrd, which sees when a start is over.
     Run {
         /// The containers, as for `plan`; names are those of containers.
         #[arg(required_unless_present = "compose")]
@@ -353,6 +354,9 @@ pub enum BatchCommand {
         /// Show the plan, and start nothing.
         #[arg(long)]
         dry_run: bool,
+        /// Start nobody of a batch before all of the one before are over.
+        #[arg(long)]
+        strict: bool,
     },
     /// Run each image alone for a while, so that its character is known before it matters.
     ///

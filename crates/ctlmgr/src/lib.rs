@@ -101,12 +101,13 @@ fn print_json<T: serde::Serialize>(value: &T) -> Result<(), Failure> {
 fn batch(socket: &std::path::Path, command: BatchCommand, json: bool) -> Result<u8, Failure> {
     match command {
         BatchCommand::Plan { file, rounds } => batch_plan::run(&file, rounds, json),
-        BatchCommand::Run { file, compose, dry_run } => {
+        BatchCommand::Run { file, compose, dry_run, strict } => {
             let containers = match (file, compose) {
                 (_, Some(compose)) => batch_run::Containers::Compose(compose),
                 (file, None) => batch_run::Containers::Listed(file.unwrap_or_default()),
             };
-            batch_run::run(socket, &containers, dry_run, json)
+            let manner = batch_run::Manner { is_dry: dry_run, is_strict: strict };
+            batch_run::run(socket, &containers, manner, json)
         }
         BatchCommand::Sample { images, seconds, run_option } => {
             let limit = std::time::Duration::from_secs(seconds);

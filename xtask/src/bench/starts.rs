@@ -33,12 +33,13 @@ pub struct Starts {
 }
 
 /// Name for the report, and for the script.
-const POLICIES: [(&str, &str); 6] = [
+const POLICIES: [(&str, &str); 7] = [
     ("all at once", "all"),
     ("fixed concurrency 3", "fixed-3"),
     ("fixed concurrency 5", "fixed-5"),
     ("one every 5 s", "delay-5"),
-    ("the paper's batches, by ctlmgr batch run", "batches"),
+    ("the paper's batches, by ctlmgr batch run --strict", "batches"),
+    ("ctlmgr batch run", "offline"),
     ("ctlmgr's gate", "online"),
 ];
 const CLASSES: [&str; 5] = ["rr", "rw", "sw", "db", "lsm"];
