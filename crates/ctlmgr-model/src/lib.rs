@@ -38,4 +38,4 @@ pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot
 pub use start::{Character, CharacterError, PairPenalty, Profile, StartSettings};
 pub use topology::{CacheDomain, Cpus, CpusError, Shared, Topology};
 pub use value::Value;
-pub use workload::{ContainerFacts, Source, Workload, WorkloadName};
+pub use workload::{ContainerFacts, Remembered, Source, Workload, WorkloadName};

@@ -51,6 +51,15 @@ pub struct ContainerFacts {
     pub is_healthy: bool,
 }
 
+/// A container that was seen, for when dockerd cannot be asked about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Key of its profile, which its command is a part of.
+    pub key: String,
+    /// What dockerd said of it.
+    pub facts: ContainerFacts,
+}
+
 /// Where a workload comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

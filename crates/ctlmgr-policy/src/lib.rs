@@ -17,6 +17,7 @@ mod freeze;
 pub mod gate;
 mod kill;
 mod ladder;
+mod linear;
 mod memory;
 mod order;
 pub mod pins;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ctlmgr_model::{CpuUse, PairPenalty, Profile};
+use ctlmgr_model::{CpuUse, PairPenalty, Profile, Remembered};
 use rusqlite::{Connection, params};
 use serde::de::DeserializeOwned;
 
@@ -42,7 +42,8 @@ impl Profiles {
             db.pragma_update(None, "journal_mode", "TRUNCATE")?;
             let schema = "CREATE TABLE IF NOT EXISTS profile (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
                 CREATE TABLE IF NOT EXISTS penalty (pair TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
-                CREATE TABLE IF NOT EXISTS cpu_use (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT";
+                CREATE TABLE IF NOT EXISTS cpu_use (key TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
+                CREATE TABLE IF NOT EXISTS container (id TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT";
             db.execute_batch(schema)
         };
         prepare().map_err(fail("prepare"))?;
@@ -101,6 +102,32 @@ impl Profiles {
                     None => change.execute("DELETE FROM cpu_use WHERE key = ?1", [key])?,
                 };
             }
+            change.commit()
+        };
+        write().map_err(self.fail("write"))
+    }
+
+    /// Containers that were seen, by id.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn remembered(&self) -> Result<BTreeMap<String, Remembered>, ProfilesError> {
+        self.rows("SELECT id, json FROM container")
+    }
+
+    /// Remembers a container, and forgets others; all or nothing.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn remember(&self, seen: &Remembered, gone: &[String]) -> Result<(), ProfilesError> {
+        let json = serde_json::to_string(seen).unwrap_or_default();
+        let write = || {
+            let change = self.db.unchecked_transaction()?;
+            for id in gone {
+                change.execute("DELETE FROM container WHERE id = ?1", [id])?;
+            }
+            let sql = "INSERT OR REPLACE INTO container VALUES (?1, ?2)";
+            change.execute(sql, [&seen.facts.id, &json])?;
             change.commit()
         };
         write().map_err(self.fail("write"))
@@ -190,6 +217,29 @@ mod tests {
         store.put_cpu_uses([("web", Some(&known)), ("db", Some(&known))].into_iter()).unwrap();
         store.put_cpu_uses([("db", None)].into_iter()).unwrap();
         assert_eq!(store.cpu_uses().unwrap(), BTreeMap::from([("web".to_owned(), known)]));
+    }
+
+    #[test]
+    fn containers_are_remembered_without_their_commands() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("profiles.db");
+        let store = Profiles::open(&path).unwrap();
+        let seen = |id: &str| Remembered {
+            key: format!("{id}#1"),
+            facts: ctlmgr_model::ContainerFacts {
+                id: id.to_owned(),
+                command: Some("with a secret".to_owned()),
+                ..Default::default()
+            },
+        };
+        store.remember(&seen("a"), &[]).unwrap();
+        store.remember(&seen("b"), &["a".to_owned()]).unwrap();
+        let mut expected = seen("b");
+        expected.facts.command = None;
+        assert_eq!(store.remembered().unwrap(), BTreeMap::from([("b".to_owned(), expected)]));
+        drop(store);
+        let bytes = std::fs::read(path).unwrap();
+        assert!(!bytes.windows(6).any(|w| w == b"secret"));
     }
 
     #[test]

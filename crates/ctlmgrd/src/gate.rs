@@ -283,9 +283,9 @@ impl Gate {
 
     /// Looks up those that dockerd had not told of.
     fn introduce(&mut self) {
-        let known = |asked: &str| {
-            let facts = find(&self.containers, asked)?;
-            Some(Known::of(facts, &self.settings, &self.learned))
+        let known = |asked: &str| match find(&self.containers, asked) {
+            Some(facts) => Some(Known::of(facts, &self.settings, &self.learned)),
+            None => Known::remembered(asked, &self.settings, &self.learned),
         };
         for entry in self.waiting.iter_mut().filter(|e| e.known.is_none()) {
             entry.known = known(&entry.asked);
@@ -305,6 +305,10 @@ impl Gate {
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
             let Some(Known { key, .. }) = &member.known else { continue };
+            let facts = member.id().and_then(|id| self.containers.by_id.get(id));
+            if let Some(facts) = facts.filter(|_| self.containers.version.is_some()) {
+                self.learned.remember(facts, key, &self.containers.by_id);
+            }
             let known = self.learned.get(key);
             let slowdown = member.slowdown(known);
             let has_failed = member.id().is_some_and(|id| self.containers.failed.contains(id));

@@ -6,7 +6,7 @@
 use ctlmgr_model::Millis;
 use good_lp::solvers::WithTimeLimit;
 use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, microlp,
+    Expression, ProblemVariables, ResolutionError, Solution, SolutionStatus, SolverModel, Variable,
     variable,
 };
 use std::ops::RangeInclusive;
@@ -14,6 +14,7 @@ use std::ops::RangeInclusive;
 use super::bound;
 use super::price::Prices;
 use super::problem::{Pattern, Problem};
+use crate::linear::solver;
 
 /// Prices that are best for these patterns, if the number of batches is within a range (the dual of
 /// covering all containers with patterns).
@@ -37,7 +38,7 @@ pub(crate) fn prices(
     // batches that these patterns cannot make has no bound.
     let (_, beta) = problem.prices();
     let most = float(cost.saturating_add(beta.max(1))) / unit;
-    let mut model = variables.maximise(goal.clone()).using(microlp);
+    let mut model = variables.maximise(goal.clone()).using(solver);
     model.add_constraint(goal.leq(most));
     for pattern in patterns {
         let mut paid = sum(&pay, pattern);
@@ -82,7 +83,7 @@ pub(crate) fn choose(
         goal.add_mul(float(*reduced) / unit, *t);
         number.add_mul(1.0, *t);
     }
-    let mut model = variables.minimise(goal).using(microlp);
+    let mut model = variables.minimise(goal).using(solver);
     model.add_constraint(number.eq(float(batches)));
     for (a, kind) in problem.kinds().iter().enumerate() {
         let mut covered = Expression::with_capacity(patterns.len());
@@ -100,7 +101,8 @@ pub(crate) fn choose(
         Err(ResolutionError::Infeasible) => return Choice::Impossible,
         Err(_) => return Choice::Unknown,
     };
-    if !matches!(solution.status(), good_lp::SolutionStatus::Optimal) {
+    // Costs are whole numbers here, and no gap that a solver calls none is as large as one.
+    if !matches!(solution.status(), SolutionStatus::Optimal | SolutionStatus::GapLimit) {
         return Choice::Unknown;
     }
     let chosen = times.iter().zip(patterns).flat_map(|(t, (_, pattern))| {

@@ -11,14 +11,14 @@
 
 use good_lp::solvers::WithTimeLimit;
 use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolutionStatus, SolverModel, Variable,
-    microlp, variable,
+    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, variable,
 };
 
 use ctlmgr_model::Millis;
 
 use super::layout::{Layout, Score};
 use super::problem::Graph;
+use crate::linear::solver;
 
 /// More variables than this are not tried: a step of the solver would take longer than anybody waits.
 const MOST_VARIABLES: usize = 20_000;
@@ -245,7 +245,7 @@ impl<'a> Program<'a> {
     }
 
     fn solve(self, within: Option<Millis>) -> Answer {
-        let mut model = self.variables.minimise(self.goal).using(microlp);
+        let mut model = self.variables.minimise(self.goal).using(solver);
         for rule in self.rules {
             model.add_constraint(rule);
         }
@@ -254,7 +254,8 @@ impl<'a> Program<'a> {
             None => model.solve(),
         };
         match solved {
-            Ok(solution) if matches!(solution.status(), SolutionStatus::Optimal) => {
+            // The best or not: it is better than what there is.
+            Ok(solution) => {
                 let on = |x: &Vec<Variable>| x.iter().position(|v| solution.value(*v) > 0.5);
                 let at: Option<Vec<usize>> = self.x.iter().map(on).collect();
                 at.map_or(Answer::Unknown, Answer::Better)

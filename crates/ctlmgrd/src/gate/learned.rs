@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_api::KeyedProfile;
-use ctlmgr_model::{Character, Profile};
+use ctlmgr_model::{Character, ContainerFacts, Profile, Remembered};
 use ctlmgr_policy::gate::{Penalties, Slowdown};
 use ctlmgr_store::{Profiles, ProfilesError};
 use tracing::{debug, warn};
@@ -23,6 +23,8 @@ fn unix_now() -> u64 {
 pub(super) struct Learned {
     by_key: BTreeMap<String, Profile>,
     penalties: Penalties,
+    /// Containers by id: dockerd does not tell of any while it starts those that were up before.
+    remembered: BTreeMap<String, Remembered>,
     store: Option<Arc<Mutex<Profiles>>>,
 }
 
@@ -37,7 +39,12 @@ impl Learned {
             warn!(error = ctlmgr_host::chain(&error), "what was learned of penalties is lost");
             None
         });
+        let seen = store.as_ref().map(Profiles::remembered).transpose().unwrap_or_else(|error| {
+            warn!(error = ctlmgr_host::chain(&error), "containers that were seen are forgotten");
+            None
+        });
         Learned {
+            remembered: seen.unwrap_or_default(),
             by_key: all.unwrap_or_default(),
             penalties: Penalties::new(pairs.unwrap_or_default()),
             store: store.map(|store| Arc::new(Mutex::new(store))),
@@ -46,6 +53,29 @@ impl Learned {
 
     pub fn get(&self, key: &str) -> Option<&Profile> {
         self.by_key.get(key)
+    }
+
+    /// What was known of a container when it started last.
+    pub fn remembered(&self, id: &str) -> Option<&Remembered> {
+        self.remembered.get(id)
+    }
+
+    /// Remembers a container that has started, and forgets those that dockerd does not know any more.
+    pub fn remember(
+        &mut self,
+        facts: &ContainerFacts,
+        key: &str,
+        all: &BTreeMap<String, ContainerFacts>,
+    ) {
+        let seen = Remembered { key: key.to_owned(), facts: facts.clone() };
+        let gone = self.remembered.keys().filter(|id| !all.contains_key(*id));
+        let gone: Vec<String> = gone.cloned().collect();
+        if gone.is_empty() && self.remembered.get(&facts.id) == Some(&seen) {
+            return;
+        }
+        gone.iter().for_each(|id| drop(self.remembered.remove(id)));
+        self.remembered.insert(facts.id.clone(), seen.clone());
+        self.write(move |store| store.remember(&seen, &gone));
     }
 
     /// Penalties as they are now.

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::control::Refused;
 use ctlmgr_host::Host;
-use ctlmgr_model::{Bytes, Character, ContainerFacts, Io};
+use ctlmgr_model::{Bytes, Character, ContainerFacts, Io, Remembered};
 use tokio::sync::oneshot;
 
 /// A host with one container's cgroup, and everything that the gate listens to.
@@ -32,6 +32,11 @@ fn facts(name: &str, labels: &[(&str, &str)]) -> ContainerFacts {
 
 impl World {
     fn new(mode: Mode, list: Vec<ContainerFacts>) -> World {
+        World::with(mode, list, |_| {})
+    }
+
+    /// With a store that holds something already.
+    fn with(mode: Mode, list: Vec<ContainerFacts>, fill: impl FnOnce(&Profiles)) -> World {
         let dir = tempfile::tempdir().unwrap();
         let top = dir.path().join("sys/fs/cgroup");
         std::fs::create_dir_all(&top).unwrap();
@@ -45,7 +50,9 @@ impl World {
         let (containers, containers_seen) = watch::channel(known);
         let (questions, heard) = mpsc::channel(1024);
         let (orders, obeyed) = mpsc::unbounded_channel();
-        let store = Profiles::open(&dir.path().join("profiles.db")).ok();
+        let store = Profiles::open(&dir.path().join("profiles.db")).unwrap();
+        fill(&store);
+        let store = Some(store);
         drop(open(Parts {
             settings: settings_seen,
             containers: containers_seen,
@@ -123,6 +130,26 @@ async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
     let io = Io { read: Bytes::mib(40), reads: 10_240, disk, ..Io::default() };
     assert_eq!(profiles[0].profile.io, io);
     assert!(profiles[0].profile.alone.is_some(), "nobody started beside it");
+    // It is written beside the gate's own work.
+    let store = Profiles::open(&world.dir.path().join("profiles.db")).unwrap();
+    while !store.remembered().unwrap().contains_key(&id("db")) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn while_dockerd_boots_containers_are_known_as_they_started_last() {
+    let world = World::with(Mode::Act, Vec::new(), |store| {
+        for (name, class) in [("db", READER), ("scan", SCANNER)] {
+            let facts = facts(name, &[class]);
+            store.remember(&Remembered { key: name.to_owned(), facts }, &[]).unwrap();
+        }
+    });
+    let asks = |name| StartRequest { source: "runc".into(), ..wants(&id(name)) };
+    assert_eq!(world.start(asks("db")).await.decision, StartDecision::Start);
+    let scan = world.start(asks("scan")).await;
+    assert_eq!(scan.reason, "sequential-read beside those costs 2.00, more than 1.00");
+    assert_eq!(world.queue().await.waiting[0].name, "scan");
 }
 
 #[tokio::test]

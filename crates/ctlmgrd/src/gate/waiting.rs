@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ctlmgr_api::{StartAnswer, StartDecision, StartRequest};
-use ctlmgr_model::{Bytes, ContainerFacts, Millis, Settings, Weight, Workload};
+use ctlmgr_model::{Bytes, ContainerFacts, Millis, Remembered, Settings, Weight, Workload};
 use ctlmgr_policy::entitlement;
 use ctlmgr_policy::gate::{self, Ticket, Traits};
 use ctlmgr_sense::Containers;
@@ -34,9 +34,19 @@ pub(super) struct Known {
 impl Known {
     /// What dockerd, the settings and earlier starts tell of it.
     pub fn of(facts: &ContainerFacts, settings: &Settings, learned: &Learned) -> Known {
+        let key = key(&Workload::unstarted(facts.clone()), facts);
+        Known::keyed(facts, key, settings, learned)
+    }
+
+    /// The same while dockerd does not tell: as it was when it started last.
+    pub fn remembered(id: &str, settings: &Settings, learned: &Learned) -> Option<Known> {
+        let Remembered { key, facts } = learned.remembered(id)?;
+        Some(Known::keyed(facts, key.clone(), settings, learned))
+    }
+
+    fn keyed(facts: &ContainerFacts, key: String, settings: &Settings, learned: &Learned) -> Known {
         let workload = Workload::unstarted(facts.clone());
         let entitlement = entitlement(settings, &workload);
-        let key = key(&workload, facts);
         // Of a service that was never seen its image may have been, by sampling.
         let profile = learned.get(&key).or_else(|| learned.get(&image_key(&workload, facts)));
         let stated = workload.label("ctlmgr.batch.class").and_then(|text| text.parse().ok());
