@@ -335,12 +335,15 @@ pub struct Progress {
 /// A container that is not to be seen for so long has ended, or never started.
 const ABSENT: Millis = Millis(10_000);
 
+/// The container does not run any more.
+pub const ENDED: &str = "ended";
+
 /// Whether a start is over, and why.
 pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'static str> {
     match progress {
         p if p.is_healthy => Some("healthy"),
-        p if p.has_ended => Some("ended"),
-        p if p.absent_for.is_some_and(|t| t >= ABSENT) => Some("ended"),
+        p if p.has_ended => Some(ENDED),
+        p if p.absent_for.is_some_and(|t| t >= ABSENT) => Some(ENDED),
         p if p.quiet_for.is_some_and(|t| t >= settings.settle) => Some("its disk use is down"),
         p if p.lasted >= settings.settle_at_most => Some("it has had its time"),
         _ => None,
@@ -352,7 +355,7 @@ pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'sta
 pub fn is_whole(why: &str, has_failed: bool) -> bool {
     match why {
         "healthy" | "its disk use is down" => true,
-        "ended" => !has_failed,
+        ENDED => !has_failed,
         _ => false,
     }
 }

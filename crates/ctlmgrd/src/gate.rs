@@ -34,7 +34,7 @@ use crate::control::Reply;
 use late::Order;
 use learned::Learned;
 use sight::Sight;
-use starting::Member;
+use starting::{End, Member};
 use waiting::{Entry, Known, find, millis};
 
 /// A question to the gate, with the place for its answer.
@@ -313,7 +313,8 @@ impl Gate {
             let slowdown = member.slowdown(known);
             let has_failed = member.id().is_some_and(|id| self.containers.failed.contains(id));
             let is_whole = gate::is_whole(why.unwrap_or_default(), has_failed);
-            if let Some(profile) = member.lesson(known, is_whole) {
+            let end = End { is_whole, has_ended: why == Some(gate::ENDED) };
+            if let Some(profile) = member.lesson(known, end) {
                 let own = member.traits().character.unwrap_or(profile.character);
                 if is_whole {
                     self.learned.learn_pairs(own, &slowdown);

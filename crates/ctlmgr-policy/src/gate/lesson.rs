@@ -71,8 +71,9 @@ const MEMORY: u32 = 4;
 /// One start says no more than this about the next.
 const FIRST: Percent = Percent(50);
 
-/// What is known after one more start.
-pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> Profile {
+/// What is known after one more start. `steady` is what it moves per second in normal running; one that
+/// has ended says nothing of that: it was at work until its end.
+pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Option<Bytes>) -> Profile {
     let Some(known) = known else {
         let character = classify(&io, lasts);
         return Profile {
@@ -81,7 +82,7 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> P
             io,
             lasts,
             alone: None,
-            steady_per_sec: steady,
+            steady_per_sec: steady.unwrap_or_default(),
             confidence: FIRST,
             learned_unix: 0,
         };
@@ -112,7 +113,8 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Bytes) -> P
         io: mixed,
         lasts: Millis(mean(known.lasts.0, lasts.0)),
         alone: known.alone,
-        steady_per_sec: Bytes(mean(known.steady_per_sec.0, steady.0)),
+        steady_per_sec: steady
+            .map_or(known.steady_per_sec, |new| Bytes(mean(known.steady_per_sec.0, new.0))),
         confidence: Percent(
             u8::try_from(mean(known.confidence.0.into(), is_like_that)).unwrap_or(100),
         ),

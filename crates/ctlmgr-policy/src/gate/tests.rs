@@ -178,10 +178,10 @@ fn a_profile_keeps_the_shape_of_starts_that_were_traced() {
     let requests = |n| Requests { count: n, bytes: Bytes(n * 4096), ..Requests::default() };
     let traced =
         |n| Io { shape: Some(Shape { read: requests(n), ..Shape::default() }), ..Io::default() };
-    let first = learn(None, traced(40), Millis(1000), Bytes::ZERO);
-    let untraced = learn(Some(&first), Io::default(), Millis(1000), Bytes::ZERO);
+    let first = learn(None, traced(40), Millis(1000), None);
+    let untraced = learn(Some(&first), Io::default(), Millis(1000), None);
     assert_eq!(untraced.io.shape, first.io.shape);
-    let second = learn(Some(&untraced), traced(10), Millis(1000), Bytes::ZERO);
+    let second = learn(Some(&untraced), traced(10), Millis(1000), None);
     assert_eq!(second.io.shape.unwrap().read.count, 30, "a third of the third");
     assert_eq!((first.confidence, second.confidence), (Percent(50), Percent(83)));
 }
@@ -205,10 +205,10 @@ fn those_on_different_disks_do_not_meet() {
 #[test]
 fn a_profile_follows_the_last_starts() {
     let io = |read| Io { read: Bytes::mib(read), reads: read * 256, ..Io::default() };
-    let mut profile = learn(None, io(40), Millis(10_000), Bytes(5));
+    let mut profile = learn(None, io(40), Millis(10_000), Some(Bytes(5)));
     assert_eq!((profile.character, profile.starts), (Character::RandomRead, 1));
     for _ in 0..20 {
-        profile = learn(Some(&profile), io(4), Millis(10_000), Bytes(5));
+        profile = learn(Some(&profile), io(4), Millis(10_000), Some(Bytes(5)));
     }
     assert_eq!((profile.character, profile.starts), (Character::Quiet, 21));
     let known = traits(Some(&profile), None);

@@ -36,6 +36,14 @@ pub(super) struct Member {
     was_beside_unknown: bool,
 }
 
+/// How a start came to be over.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct End {
+    pub is_whole: bool,
+    /// The container does not run any more.
+    pub has_ended: bool,
+}
+
 /// Who was let go has begun within this time, or does not start at all.
 const BEGINS: Duration = Duration::from_secs(30);
 /// Length of a container's full id.
@@ -166,13 +174,14 @@ impl Member {
         Some(Millis(millis(end.duration_since(self.since)).max(1000)))
     }
 
-    /// What its start teaches of those like it; how long it takes alone only if it `is_whole`, not cut off
-    /// or failed.
-    pub fn lesson(&self, known: Option<&Profile>, is_whole: bool) -> Option<Profile> {
+    /// What its start teaches of those like it: how long it takes alone only if it was whole, not cut off
+    /// or failed, and what it moves in normal running only if it goes on to run.
+    pub fn lesson(&self, known: Option<&Profile>, end: End) -> Option<Profile> {
         let (io, _) = self.last?;
         let lasted = self.lasted()?;
-        let mut profile = gate::learn(known, io, lasted, self.steady_per_sec);
-        if is_whole && self.company.is_empty() && !self.was_beside_unknown {
+        let steady = Some(self.steady_per_sec).filter(|_| !end.has_ended);
+        let mut profile = gate::learn(known, io, lasted, steady);
+        if end.is_whole && self.company.is_empty() && !self.was_beside_unknown {
             gate::learn_alone(&mut profile, lasted);
         }
         Some(profile)
@@ -233,8 +242,12 @@ mod tests {
         // Two of them, from the first look to the last.
         let company = BTreeMap::from([(Character::SequentialRead, Millis(6000))]);
         assert_eq!(told.company, company);
-        let learned = member.lesson(None, true).unwrap();
-        assert_eq!(learned.alone, None);
+        let whole = End { is_whole: true, has_ended: false };
+        let learned = member.lesson(None, whole).unwrap();
+        assert_eq!((learned.alone, learned.steady_per_sec), (None, Bytes::mib(50)));
+        // One that ends at work has no normal running: or its next start would be over at once.
+        let ended = member.lesson(None, End { has_ended: true, ..whole }).unwrap();
+        assert_eq!(ended.steady_per_sec, Bytes::ZERO);
         let known = Profile { alone: Some(Millis(3000)), ..learned };
         assert_eq!(member.slowdown(Some(&known)).alone, Millis(3000));
         // It is quiet at the end: that is not part of its start, and neither is who is there then.
@@ -247,6 +260,6 @@ mod tests {
         // Beside one that nobody knows nothing is learned of company.
         member.follow(&look(300), &[Traits::default()], began + Duration::from_secs(6));
         assert_eq!(member.slowdown(Some(&known)).alone, Millis(0));
-        assert_eq!(member.lesson(None, true).unwrap().alone, None);
+        assert_eq!(member.lesson(None, whole).unwrap().alone, None);
     }
 }

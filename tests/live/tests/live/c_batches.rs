@@ -78,6 +78,71 @@ fn without_tracing_the_gate_goes_by_io_stat() -> Result<()> {
     eventually("requests are traced", || Ok(json("ctlmgr queue --json")?["trace"] == "on"))
 }
 
+/// So many reads per second for all containers together.
+struct Narrow(String);
+
+impl Narrow {
+    fn to(reads: u32) -> Result<Narrow> {
+        let disk = sh("findmnt -no MAJ:MIN -T /var/tmp")?;
+        let narrow = Narrow(disk);
+        narrow.limit(&reads.to_string())?;
+        Ok(narrow)
+    }
+
+    fn limit(&self, reads: &str) -> Result<()> {
+        let line = format!("{} riops={reads}", self.0);
+        let file = "/sys/fs/cgroup/ctlmgr.slice/io.max";
+        std::fs::write(file, &line).with_context(|| format!("{line} to {file}"))
+    }
+}
+
+impl Drop for Narrow {
+    fn drop(&mut self) {
+        let _ = self.limit("max");
+    }
+}
+
+/// 500 random reads; what moves less in a second counts for quiet.
+fn reader(name: &str) -> String {
+    format!(
+        "docker run --rm --name {name} --network none --volume /var/tmp/live-jobs:/data \
+         --label com.docker.compose.project=live --label com.docker.compose.service={name} \
+         fio fio --name=j --filename=/data/x --size=96m --io_size=32000k --bs=64k --direct=1 \
+         --ioengine=psync --rw=randread --minimal >/dev/null"
+    )
+}
+
+#[test]
+fn what_two_cost_each_other_is_learned_from_their_starts() -> Result<()> {
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    // The slice stays as long as somebody is in it.
+    let _rests = Container::start("rests", 1, "")?;
+    sh(
+        "mkdir -p /var/tmp/live-jobs && dd if=/dev/zero of=/var/tmp/live-jobs/x bs=1M count=96 conv=fsync",
+    )?;
+    // What the program itself reads from the disk is not what is looked for.
+    sh("docker run --rm --network none fio fio --version")?;
+    eventually("nobody else starts", || {
+        Ok(json("ctlmgr queue --json")?["starting"].as_array().is_some_and(Vec::is_empty))
+    })?;
+    let _narrow = Narrow::to(100)?;
+    sh(&reader("one"))?;
+    eventually("it is known", || Ok(profile("live/one")?.is_some()))?;
+    let alone = profile("live/one")?.context("it was forgotten")?;
+    ensure!(alone["alone"].as_u64().is_some_and(|ms| ms >= 4000), "{alone}");
+    sh(&format!("{} & {} & wait", reader("one"), reader("two")))?;
+    let pair = || -> Result<Option<Value>> {
+        let all = json("ctlmgr batch penalties --json")?;
+        let is_it = |p: &&Value| p["a"] == "random-read" && p["b"] == "random-read";
+        Ok(all.as_array().into_iter().flatten().find(is_it).cloned())
+    };
+    eventually("it is learned", || Ok(pair()?.is_some()))?;
+    let pair = pair()?.context("it was forgotten")?;
+    // By the guideline they cost each other nothing; with half of the disk each they take twice as long.
+    ensure!(pair["hundredths"].as_u64().is_some_and(|s| (10..=40).contains(&s)), "{pair}");
+    Ok(())
+}
+
 fn make(name: &str) -> Result<Container> {
     sh(&format!("docker create --name {name} --network none busybox sleep 100000"))?;
     Ok(Container { name: name.to_owned(), cgroup: std::path::PathBuf::new() })

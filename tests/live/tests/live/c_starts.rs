@@ -127,6 +127,24 @@ fn what_the_operator_cancels_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Nobody who is held pays for it that dockerd asks no more.
+#[test]
+fn a_start_that_is_held_goes_through_when_dockerd_stops_asking() -> Result<()> {
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    let gated = Gated::enable("")?;
+    let held = make("held", "quiet")?;
+    sh("ctlmgr mode --job starts act; ctlmgr queue hold")?;
+    sh("(docker start held; echo status $?) >/run/held.out 2>&1 &")?;
+    eventually("held waits", || waits(&held.name))?;
+    drop(gated);
+    eventually("the client has its answer", || {
+        Ok(std::fs::read_to_string("/run/held.out").unwrap_or_default().contains("status"))
+    })?;
+    let told = std::fs::read_to_string("/run/held.out")?;
+    ensure!(told.contains("status 0") && is_running("held")?, "{told}");
+    Ok(())
+}
+
 /// Milliseconds that a command takes.
 fn time(command: &str) -> Result<u64> {
     let began = std::time::Instant::now();
