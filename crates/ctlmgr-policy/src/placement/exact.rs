@@ -6,7 +6,7 @@
 //! X_ug = Σ_{k in g} x_uk (solvers B.1, by group instead of by edge, which bounds more tightly).
 //!
 //! The solver is asked for something better than what there is. What it finds is reckoned anew in
-//! integers; when it says that there is nothing, that holds to its own precision, about a millionth of the
+//! integers; when it says that there is nothing, that holds to its own precision, a hundred-thousandth of the
 //! largest cost.
 
 use good_lp::solvers::WithTimeLimit;
@@ -23,7 +23,7 @@ use crate::linear::solver;
 /// More variables than this are not tried: a step of the solver would take longer than anybody waits.
 const MOST_VARIABLES: usize = 20_000;
 /// What a better placement gains at least, in parts of the largest cost: the solver's precision.
-const LEAST_GAIN: f64 = 1e-6;
+const LEAST_GAIN: f64 = 1e-5;
 
 /// What the solver said.
 #[derive(Debug)]

@@ -73,7 +73,7 @@ pub fn place(problem: &Problem, work: &mut Work<'_>) -> Result<Placement, Contra
 pub struct Proven {
     /// Where everybody goes.
     pub placement: Placement,
-    /// To the precision of the solver, about a millionth of the largest cost of one edge. `false` says
+    /// To the precision of the solver, a hundred-thousandth of the largest cost of one edge. `false` says
     /// only that it is not known.
     pub is_optimal: bool,
 }

@@ -126,10 +126,14 @@ fn what_two_cost_each_other_is_learned_from_their_starts() -> Result<()> {
         Ok(json("ctlmgr queue --json")?["starting"].as_array().is_some_and(Vec::is_empty))
     })?;
     let _narrow = Narrow::to(100)?;
-    sh(&reader("one"))?;
-    eventually("it is known", || Ok(profile("live/one")?.is_some()))?;
-    let alone = profile("live/one")?.context("it was forgotten")?;
-    ensure!(alone["alone"].as_u64().is_some_and(|ms| ms >= 4000), "{alone}");
+    // Beside one that nobody knows nothing would be learned.
+    for name in ["one", "two"] {
+        sh(&reader(name))?;
+        let key = format!("live/{name}");
+        eventually("it is known", || Ok(profile(&key)?.is_some()))?;
+        let alone = profile(&key)?.context("it was forgotten")?;
+        ensure!(alone["alone"].as_u64().is_some_and(|ms| ms >= 4000), "{alone}");
+    }
     sh(&format!("{} & {} & wait", reader("one"), reader("two")))?;
     let pair = || -> Result<Option<Value>> {
         let all = json("ctlmgr batch penalties --json")?;
@@ -138,8 +142,8 @@ fn what_two_cost_each_other_is_learned_from_their_starts() -> Result<()> {
     };
     eventually("it is learned", || Ok(pair()?.is_some()))?;
     let pair = pair()?.context("it was forgotten")?;
-    // By the guideline they cost each other nothing; with half of the disk each they take twice as long.
-    ensure!(pair["hundredths"].as_u64().is_some_and(|s| (10..=40).contains(&s)), "{pair}");
+    // By the guideline they cost each other 0.5; with half of the disk each they take nearly twice as long.
+    ensure!(pair["hundredths"].as_u64().is_some_and(|s| (52..=75).contains(&s)), "{pair}");
     Ok(())
 }
 
