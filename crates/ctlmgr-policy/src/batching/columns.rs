@@ -251,7 +251,8 @@ impl<'a> Generation<'a> {
             Choice::Best(plan) => {
                 let cost: i64 = plan.iter().map(|b| self.problem.cost(b)).sum();
                 // What these patterns cost is a bound even if they have no order.
-                if let Some(plan) = arrange(self.problem, plan).filter(|_| cost < self.cost) {
+                let better = Some(plan).filter(|_| cost < self.cost);
+                if let Some(plan) = better.and_then(|plan| arrange(self.problem, plan)) {
                     (self.plan, self.cost) = (plan, cost);
                 }
                 cost

@@ -92,6 +92,12 @@ pub(crate) fn choose(
         }
         model.add_constraint(covered.eq(f64::from(kind.count)));
     }
+    // HiGHS would stop at a ten-thousandth of the cost.
+    #[cfg(feature = "highs")]
+    let model = match good_lp::solvers::WithMipGap::with_mip_gap(model, 0.0) {
+        Ok(model) => model,
+        Err(_) => return Choice::Unknown,
+    };
     let solved = match within {
         Some(Millis(limit)) => model.with_time_limit(limit as f64 / 1000.0).solve(),
         None => model.solve(),

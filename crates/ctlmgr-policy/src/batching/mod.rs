@@ -90,13 +90,22 @@ pub fn plan(problem: &Problem, work: &mut Work<'_>) -> Result<Batches, Infeasibl
     if problem.total() == 0 {
         return Ok(Batches::new(problem, Vec::new(), 0, Solver::Dp));
     }
-    let early = order::earliest(problem);
-    let late = || Infeasible::TooLate { kind: late(problem, &early) };
+    // Search begins with the earliest plan where nobody finds a better one.
+    let too_late = || {
+        let early = order::earliest(problem);
+        let error = Infeasible::TooLate { kind: late(problem, &early) };
+        (!problem.is_plan(&early)).then_some(error)
+    };
     let found = match dp::solve(problem) {
         dp::Solved::Plan(batches) => Batches::new(problem, batches, i64::MAX, Solver::Dp),
-        dp::Solved::Impossible => return Err(late()),
-        dp::Solved::TooLarge if !problem.is_plan(&early) => return Err(late()),
-        dp::Solved::TooLarge => improve_and_bound(problem, work),
+        dp::Solved::Impossible => {
+            let kind = late(problem, &order::earliest(problem));
+            return Err(Infeasible::TooLate { kind });
+        }
+        dp::Solved::TooLarge => match problem.is_ordered().then(too_late).flatten() {
+            Some(error) => return Err(error),
+            None => improve_and_bound(problem, work),
+        },
     };
     let batches = order::arrange(problem, found.batches.clone()).unwrap_or(found.batches);
     Ok(Batches { batches, ..found })

@@ -228,3 +228,14 @@ fn many_with_deadlines_are_searched_and_in_time() {
     assert!(problem.is_plan(&few.batches) && problem.is_plan(&more.batches));
     assert!(more.bound <= more.cost && more.cost < few.cost, "{} {}", more.cost, few.cost);
 }
+
+#[test]
+fn so_many_batches_are_put_in_order_at_once() {
+    let kind = Kind { count: 100_000, weight: 3, ..Kind::default() };
+    let light = Kind { count: 1, weight: 1, ..Kind::default() };
+    let problem =
+        Problem::new(vec![kind, light], vec![vec![0; 2]; 2], Some(1), Vec::new(), (1, 1)).unwrap();
+    let batches = [vec![vec![0, 1]], vec![vec![1, 0]; 100_000]].concat();
+    let arranged = order::arrange(&problem, batches).unwrap();
+    assert_eq!(arranged.last(), Some(&vec![0, 1]));
+}

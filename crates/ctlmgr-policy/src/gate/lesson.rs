@@ -113,8 +113,8 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Option<Byte
         io: mixed,
         lasts: Millis(mean(known.lasts.0, lasts.0)),
         alone: known.alone,
-        steady_per_sec: steady
-            .map_or(known.steady_per_sec, |new| Bytes(mean(known.steady_per_sec.0, new.0))),
+        // What was learned wrongly fades.
+        steady_per_sec: Bytes(mean(known.steady_per_sec.0, steady.unwrap_or_default().0)),
         confidence: Percent(
             u8::try_from(mean(known.confidence.0.into(), is_like_that)).unwrap_or(100),
         ),

@@ -38,6 +38,8 @@ pub(super) enum Answer {
 
 /// Looks for a placement better than `at`: first with less overload, then at less cost.
 pub(super) fn improve(graph: &Graph, at: &[usize], within: Option<Millis>) -> Answer {
+    // A price above all that can be saved is no different from one that is just above.
+    let graph = &Graph { move_price: graph.move_price.min(all_edges(graph) + 1), ..graph.clone() };
     let score = score(graph, at);
     let Some(levels) = levels(graph) else { return Answer::Unknown };
     let goals = [Goal::Overload, Goal::Cost];
@@ -270,10 +272,17 @@ fn largest(values: &[i64]) -> f64 {
     float(values.iter().copied().max().unwrap_or(1).max(1))
 }
 
+/// What edges cost at most, all of them together.
+fn all_edges(graph: &Graph) -> i64 {
+    let far = graph.distance.iter().flatten().max().copied().unwrap_or(0);
+    let all: i64 = graph.edges.iter().flatten().map(|(_, w)| *w).sum();
+    (all / 2).saturating_mul(far).min(i64::MAX / 8)
+}
+
 fn largest_cost(graph: &Graph, levels: &[Level]) -> f64 {
     let step = levels.iter().map(|l| l.step).max().unwrap_or(1);
     let weight = graph.edges.iter().flatten().map(|(_, w)| *w).max().unwrap_or(0);
-    float((weight * step).max(graph.move_price).max(1))
+    float((weight * step).max(1))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the solver works with floats")]

@@ -41,6 +41,17 @@ fn what_cannot_be_told_is_not_proven() {
 }
 
 #[test]
+fn a_price_of_moves_beyond_all_that_they_save_hides_nothing() {
+    let mut problem = problem(&[100; 4], &[(0, 2, 50), (1, 3, 50)], 2);
+    problem.move_price = 1_000_000_000_000;
+    assert_eq!(judge(&problem, &solved(&problem, vec![0, 0, 1, 1])), (0, 0), "nobody has to move");
+    for (w, home) in problem.workloads.iter_mut().zip([0, 0, 1, 1]) {
+        w.current = vec![home];
+    }
+    assert_eq!(solved(&problem, vec![0, 1, 0, 1]), [[0], [0], [1], [1]], "all are where they were");
+}
+
+#[test]
 fn parts_and_exclusive_ones_are_counted_as_the_search_counts_them() {
     let mut problem = problem(&[900, 50, 50, 50, 10], &[(0, 1, 10), (0, 2, 10), (2, 4, 300)], 4);
     problem.limits = vec![600; 4];
