@@ -100,7 +100,7 @@ fn start_in_turn(
     let (mut failed, mut started, mut said) = (BTreeSet::new(), BTreeMap::new(), None);
     loop {
         let (number, ready) = line.next();
-        if said.replace(number) != Some(number) {
+        if !ready.is_empty() && said.replace(number) != Some(number) {
             let names = batches.get(number).map_or(&[][..], Vec::as_slice).join(" ");
             show::line(&format!("batch {} of {}: {names}", number + 1, batches.len()));
         }
@@ -174,10 +174,12 @@ async fn still_starting(
     starting: &BTreeSet<String>,
     started: &BTreeMap<String, Instant>,
 ) -> Result<BTreeSet<String>, Failure> {
-    let began = Instant::now();
+    let (began, mut was_away) = (Instant::now(), false);
     loop {
         tokio::time::sleep(EVERY).await;
         match client.get::<Queue>("/v1/queue").await {
+            // It has to hear from dockerd first what starts.
+            Ok(_) if std::mem::take(&mut was_away) => tokio::time::sleep(NOTICE).await,
             Ok(queue) => {
                 let is_new = |name: &str| started.get(name).is_some_and(|at| at.elapsed() < NOTICE);
                 let is_seen = |name: &str| queue.starting.iter().any(|s| s.name == name);
@@ -185,7 +187,7 @@ async fn still_starting(
                 return Ok(all.cloned().collect());
             }
             Err(error) if began.elapsed() > PATIENCE => return Err(error.into()),
-            Err(_) => {}
+            Err(_) => was_away = true,
         }
     }
 }

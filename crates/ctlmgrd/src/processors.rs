@@ -12,11 +12,13 @@ pub(crate) struct Processors {
     topology: Topology,
     /// Which processors ran when the topology was read.
     online: String,
+    /// Whether it was said already that they cannot be read.
+    has_failed: bool,
 }
 
 impl Processors {
     pub fn new(host: Host) -> Processors {
-        Processors { host, topology: Topology::default(), online: String::new() }
+        Processors { host, topology: Topology::default(), online: String::new(), has_failed: false }
     }
 
     pub fn topology(&self) -> &Topology {
@@ -41,10 +43,13 @@ impl Processors {
                 let is_settled = topology == self.topology;
                 self.online = if is_settled { online } else { String::new() };
                 self.topology = topology;
+                self.has_failed = false;
                 is_settled && !self.topology.domains.is_empty()
             }
             Err(error) => {
-                warn!(error = ctlmgr_host::chain(&error), "the processors cannot be read");
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    warn!(error = ctlmgr_host::chain(&error), "the processors cannot be read");
+                }
                 false
             }
         }

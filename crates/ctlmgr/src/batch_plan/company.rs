@@ -13,7 +13,9 @@ pub(crate) struct Company {
 
 /// Reads the penalties and limits of an input.
 pub(crate) fn company(text: &str) -> Result<Company, anyhow::Error> {
-    let input: Input = running::settle(parse(text)?);
+    let mut input: Input = running::settle(parse(text)?);
+    // They are not to be started, and may be more than a batch holds.
+    running::take_out(&mut input)?;
     let case = Case::new(&input)?;
     let all = case.names.iter().enumerate();
     let kind = all.flat_map(|(kind, names)| names.iter().map(move |n| (n.clone(), kind))).collect();

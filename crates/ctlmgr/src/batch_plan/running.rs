@@ -1,6 +1,8 @@
 //! Containers that run already: they are in the first batch, whoever else is.
 
-use super::{Input, expand};
+use anyhow::ensure;
+
+use super::{Capacity, Container, Input, expand};
 
 /// Whoever runs is in the first batch, waits for nobody, and nobody has to wait for it.
 pub(super) fn settle(mut input: Input) -> Input {
@@ -17,31 +19,51 @@ pub(super) fn settle(mut input: Input) -> Input {
 }
 
 /// Where those that run are more than a batch may hold, nobody joins them: they are taken out of the input,
-/// and their names returned.
+/// their names returned, and everybody else's deadline is a batch nearer.
 pub(super) fn split_off_if_too_many(input: &mut Input) -> Result<Vec<String>, anyhow::Error> {
-    if fit(input) {
+    if fit(input)? {
         return Ok(Vec::new());
     }
+    let head = take_out(input)?;
+    for c in input.containers.iter_mut().filter(|c| c.deadline.is_some()) {
+        ensure!(
+            c.deadline != Some(1),
+            "container `{}`: `deadline` is 1, and those that run already fill the first batch",
+            c.name
+        );
+        c.deadline = c.deadline.map(|batch| batch - 1);
+    }
+    Ok(head)
+}
+
+/// Takes those that run out of the input; returns their names.
+pub(super) fn take_out(input: &mut Input) -> Result<Vec<String>, anyhow::Error> {
     let names = expand(&input.containers)?;
     let is_running: Vec<bool> = input.containers.iter().map(|c| c.running).collect();
-    let head = names.into_iter().zip(&is_running).filter(|(_, is)| **is).flat_map(|(n, _)| n);
-    let head = head.collect();
+    let taken = names.into_iter().zip(&is_running).filter(|(_, is)| **is).flat_map(|(n, _)| n);
+    let taken = taken.collect();
     if let Some(rows) = input.pairwise.as_mut().filter(|rows| rows.len() == is_running.len()) {
         keep(rows, &is_running);
         rows.iter_mut().for_each(|row| keep(row, &is_running));
     }
     input.containers.retain(|c| !c.running);
-    Ok(head)
+    Ok(taken)
 }
 
-fn fit(input: &Input) -> bool {
-    let running = || input.containers.iter().filter(|c| c.running);
-    let count: u64 = running().map(|c| u64::from(c.count)).sum();
-    let used = |name: &String| -> f64 {
-        running().map(|c| f64::from(c.count) * c.uses.get(name).copied().unwrap_or(0.0)).sum()
-    };
-    input.max_batch.is_none_or(|most| count <= u64::from(most))
-        && input.capacity.iter().all(|(name, have)| used(name) <= *have)
+/// Whether those that run fit into one batch, in the integers that the plan is made with.
+fn fit(input: &Input) -> Result<bool, anyhow::Error> {
+    let running = || input.containers.iter().enumerate().filter(|(_, c)| c.running);
+    let count: u64 = running().map(|(_, c)| u64::from(c.count)).sum();
+    for (name, have) in &input.capacity {
+        let capacity = Capacity::new(input, name, *have)?;
+        let used = |(entry, c): (usize, &Container)| {
+            u128::from(capacity.uses[entry]) * u128::from(c.count)
+        };
+        if running().map(used).sum::<u128>() > u128::from(capacity.have) {
+            return Ok(false);
+        }
+    }
+    Ok(input.max_batch.is_none_or(|most| count <= u64::from(most)))
 }
 
 /// Keeps what belongs to those that do not run.

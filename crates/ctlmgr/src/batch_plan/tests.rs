@@ -119,4 +119,17 @@ fn what_runs_is_in_the_first_batch_and_is_not_waited_for() {
     // More than a batch holds: nobody joins them.
     let found = planned(&four(|c| (0..3).for_each(|i| c[i]["running"] = json!(true))));
     assert_eq!(found, [vec!["c0", "c1", "c2"], vec!["c3"]]);
+    let late = four(|c| {
+        (0..3).for_each(|i| c[i]["running"] = json!(true));
+        c[3]["deadline"] = json!(1);
+    });
+    let error = solve(&late.to_string(), None).unwrap_err().to_string();
+    assert!(error.contains("fill the first batch"), "{error}");
+    assert!(company(&late.to_string()).is_ok(), "who is not to be started need not fit");
+    // Three tenths are three tenths.
+    let mut full = four(|c| (0..3).for_each(|i| c[i]["running"] = json!(true)));
+    full["max_batch"] = json!(3);
+    full["capacity"] = json!({"cpu": 0.3});
+    (0..3).for_each(|i| full["containers"][i]["use"] = json!({"cpu": 0.1}));
+    assert_eq!(planned(&full)[0].len(), 3);
 }

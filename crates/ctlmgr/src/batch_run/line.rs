@@ -2,8 +2,8 @@
 //!
 //! A batch that waits for all of the one before wastes what the last of that leave idle. So those of the
 //! next batch start, in turn, as soon as the batch size and the capacities hold with whoever still starts, and
-//! nobody, neither they nor those, fights with more, in all or with one, than in its own batch. Beyond the
-//! next batch nobody starts.
+//! nobody, neither they nor those, fights with more, in all or with one, than in its own batch. A batch
+//! begins when everybody of the one before has started.
 
 use std::collections::{BTreeMap, BTreeSet};
 

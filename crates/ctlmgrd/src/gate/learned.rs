@@ -14,6 +14,9 @@ use tracing::{debug, warn};
 /// one each.
 const MOST: usize = 2000;
 
+/// Labels that say how to treat a container; others may be secret.
+const LABELS: [&str; 2] = ["ctlmgr.", "com.docker.compose."];
+
 fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -67,14 +70,23 @@ impl Learned {
         key: &str,
         all: &BTreeMap<String, ContainerFacts>,
     ) {
-        let seen = Remembered { key: key.to_owned(), facts: facts.clone() };
+        let is_ours = |label: &String| LABELS.iter().any(|start| label.starts_with(start));
+        let labels = facts.labels.iter().filter(|(label, _)| is_ours(label));
+        let facts = ContainerFacts {
+            id: facts.id.clone(),
+            name: facts.name.clone(),
+            image: facts.image.clone(),
+            labels: labels.map(|(label, value)| (label.clone(), value.clone())).collect(),
+            ..ContainerFacts::default()
+        };
+        let seen = Remembered { key: key.to_owned(), facts };
         let gone = self.remembered.keys().filter(|id| !all.contains_key(*id));
         let gone: Vec<String> = gone.cloned().collect();
-        if gone.is_empty() && self.remembered.get(&facts.id) == Some(&seen) {
+        if gone.is_empty() && self.remembered.get(&seen.facts.id) == Some(&seen) {
             return;
         }
         gone.iter().for_each(|id| drop(self.remembered.remove(id)));
-        self.remembered.insert(facts.id.clone(), seen.clone());
+        self.remembered.insert(seen.facts.id.clone(), seen.clone());
         self.write(move |store| store.remember(&seen, &gone));
     }
 
