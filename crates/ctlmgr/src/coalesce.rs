@@ -207,7 +207,7 @@ fn tell(
         }
         None => {
             show::line(&format!("To run it, stop both, then: {run}"));
-            show::line("Options beyond these (tmpfs, ulimits, DNS, labels) are not carried over.");
+            show::line("Labels, host names and stop timeouts are not carried over.");
             show::line("To go back, remove that container and start both.");
         }
     }

@@ -162,23 +162,34 @@ fn changes(a: &Service, b: &Service) -> Vec<String> {
     all.push("WORKDIR /".to_owned());
     all.push("STOPSIGNAL SIGTERM".to_owned());
     all.extend(a.ports.union(&b.ports).map(|port| format!("EXPOSE {port}")));
-    let check = |(index, s): (usize, &Service)| health(index, s.health.as_ref()?);
-    all.extend([a, b].into_iter().enumerate().find_map(check));
+    // Without an instruction the first image's own check would stay.
+    let check = checked([a, b]).and_then(|(test, check)| health(&test, check));
+    all.push(check.unwrap_or_else(|| "HEALTHCHECK NONE".to_owned()));
     all.push(format!("LABEL ctlmgr.coalesced=\"{} {}\"", a.name, b.name));
     all
 }
 
-/// A health check as it is written in a Dockerfile, run as the service of this number runs.
-fn health(index: usize, check: &Value) -> Option<String> {
-    let test = check["Test"].as_array()?;
-    let words: Vec<&str> = test.iter().filter_map(Value::as_str).collect();
-    let test = match words[..] {
-        ["CMD-SHELL", text] => vec!["/bin/sh", "-c", text],
-        ["CMD", ..] => words[1..].to_vec(),
-        _ => return None,
+/// The check of the first that has one, and the words that run it as that service runs.
+pub(super) fn checked<'a>(services: [&'a Service; 2]) -> Option<(Vec<String>, &'a Value)> {
+    let one = |(index, s): (usize, &'a Service)| {
+        let check = s.health.as_ref()?;
+        let test = check["Test"].as_array()?;
+        let words: Vec<&str> = test.iter().filter_map(Value::as_str).collect();
+        let test = match words[..] {
+            ["CMD-SHELL", text] => vec!["/bin/sh", "-c", text],
+            ["CMD", ..] => words[1..].to_vec(),
+            _ => return None,
+        };
+        let number = index.to_string();
+        let words = [&[ENTRY, "exec", &number], &test[..]].concat();
+        Some((words.into_iter().map(str::to_owned).collect(), check))
     };
-    let number = index.to_string();
-    let command = json!([&[ENTRY, "exec", &number], &test[..]].concat()).to_string();
+    services.into_iter().enumerate().find_map(one)
+}
+
+/// A health check as it is written in a Dockerfile.
+fn health(test: &[String], check: &Value) -> Option<String> {
+    let command = serde_json::to_string(test).ok()?;
     let mut options = String::new();
     for (field, name) in
         [("Interval", "interval"), ("Timeout", "timeout"), ("StartPeriod", "start-period")]
@@ -219,8 +230,14 @@ mod tests {
             assert!(all.iter().any(|line| line == expected), "{expected}: {all:?}");
         }
         assert!(!all.iter().any(|line| line.starts_with("USER")), "{all:?}");
+        assert!(changes(&a, &a).contains(&"HEALTHCHECK NONE".to_owned()));
         assert!(!list(&[&a, &b]).to_string().contains("SECRET"));
-        let shell = health(0, &json!({"Test": ["CMD-SHELL", "a\nb \"c\""]})).unwrap();
+        let shell = Service {
+            health: Some(json!({"Test": ["CMD-SHELL", "a\nb \"c\""]})),
+            ..Service::default()
+        };
+        let (test, check) = checked([&shell, &a]).unwrap();
+        let shell = health(&test, check).unwrap();
         assert!(!shell.contains('\n'), "it would begin another instruction: {shell}");
         assert!(shell.ends_with(r#""exec","0","/bin/sh","-c","a\nb \"c\""]"#), "{shell}");
     }

@@ -42,7 +42,7 @@ pub(super) struct Service {
     /// File systems in memory, and their options.
     pub tmpfs: BTreeMap<String, String>,
     /// Addresses by name that it was given.
-    pub hosts: BTreeMap<String, String>,
+    pub hosts: BTreeMap<String, Vec<String>>,
     /// Names of networks, without the ones that are no network of its own.
     pub networks: BTreeSet<String>,
     /// Limits, 0 is none.
@@ -101,6 +101,8 @@ struct HostConfig {
     #[serde(default)]
     nano_cpus: u64,
     tmpfs: Option<BTreeMap<String, String>>,
+    /// Those that were asked for by `--mount`.
+    mounts: Option<Vec<Value>>,
     extra_hosts: Option<Vec<String>>,
     port_bindings: Option<BTreeMap<String, Option<Vec<Binding>>>>,
     #[serde(flatten)]
@@ -177,11 +179,21 @@ struct ImageConfig {
 }
 
 /// What a container has one of.
-const SETTINGS: [&str; 30] = [
+const SETTINGS: [&str; 43] = [
+    "BlkioDeviceReadBps",
+    "BlkioDeviceReadIOps",
+    "BlkioDeviceWriteBps",
+    "BlkioDeviceWriteIOps",
     "BlkioWeight",
+    "BlkioWeightDevice",
     "CapAdd",
     "CapDrop",
     "CgroupParent",
+    "CgroupnsMode",
+    "CpuPeriod",
+    "CpuQuota",
+    "CpuRealtimePeriod",
+    "CpuRealtimeRuntime",
     "CpuShares",
     "CpusetCpus",
     "CpusetMems",
@@ -195,11 +207,14 @@ const SETTINGS: [&str; 30] = [
     "Init",
     "IpcMode",
     "LogConfig",
+    "MaskedPaths",
+    "MemorySwappiness",
     "OomKillDisable",
     "OomScoreAdj",
     "PidMode",
     "PidsLimit",
     "Privileged",
+    "ReadonlyPaths",
     "ReadonlyRootfs",
     "Runtime",
     "SecurityOpt",
@@ -248,9 +263,17 @@ fn service(container: Container, image: Image) -> Service {
         mounts.into_iter().partition(|m| m.r#type == "tmpfs");
     let (writable, mounted): (Vec<Mount>, Vec<Mount>) = mounts.into_iter().partition(|m| m.rw);
     let mut tmpfs = host_config.tmpfs.unwrap_or_default();
-    tmpfs.extend(in_memory.into_iter().map(|m| (m.destination, String::new())));
-    let host = |text: String| text.split_once(':').map(|(n, a)| (n.to_owned(), a.to_owned()));
-    let hosts = host_config.extra_hosts.unwrap_or_default().into_iter().filter_map(host);
+    for mount in in_memory {
+        let asked = host_config.mounts.iter().flatten().find(|m| m["Target"] == mount.destination);
+        let options = asked.map(|m| tmpfs_options(&m["TmpfsOptions"])).unwrap_or_default();
+        tmpfs.entry(mount.destination).or_insert(options);
+    }
+    let mut hosts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for text in host_config.extra_hosts.unwrap_or_default() {
+        if let Some((name, address)) = text.split_once(':') {
+            hosts.entry(name.to_owned()).or_default().push(address.to_owned());
+        }
+    }
     let memory = host_config.memory;
     let follows = [0, i64::try_from(memory.saturating_mul(2)).unwrap_or(i64::MAX)];
     let networks = container.network_settings.networks.unwrap_or_default().into_keys();
@@ -277,7 +300,7 @@ fn service(container: Container, image: Image) -> Service {
         writable: writable.into_iter().map(|m| m.destination).collect(),
         mounted: mounted.into_iter().map(Mount::pair).collect(),
         tmpfs,
-        hosts: hosts.collect(),
+        hosts,
         networks: networks.filter(own_network).collect(),
         memory,
         reservation: host_config.memory_reservation,
@@ -285,6 +308,13 @@ fn service(container: Container, image: Image) -> Service {
         nano_cpus: host_config.nano_cpus,
         labels: config.labels.unwrap_or_default(),
     }
+}
+
+/// As `--tmpfs` takes them.
+fn tmpfs_options(options: &Value) -> String {
+    let size = options["SizeBytes"].as_u64().filter(|n| *n > 0).map(|n| format!("size={n}"));
+    let mode = options["Mode"].as_u64().filter(|n| *n > 0).map(|n| format!("mode={n:o}"));
+    size.into_iter().chain(mode).collect::<Vec<_>>().join(",")
 }
 
 /// What says nothing, and what dockerd does by itself, are the same.
@@ -299,7 +329,7 @@ fn plain((name, value): (&'static str, Value)) -> (&'static str, Value) {
         (_, Value::Object(map)) => map.is_empty(),
         ("ShmSize", Value::Number(bytes)) => [Some(0), Some(SHM)].contains(&bytes.as_u64()),
         (_, Value::Number(number)) => number.as_u64() == Some(0),
-        ("IpcMode", Value::String(text)) => text.is_empty() || text == "private",
+        ("IpcMode" | "CgroupnsMode", Value::String(text)) => text.is_empty() || text == "private",
         ("Runtime", Value::String(text)) => text.is_empty() || text == "runc",
         (_, Value::String(text)) => text.is_empty(),
         (_, Value::Null) => true,
@@ -336,7 +366,8 @@ mod tests {
                 "NanoCpus": 0, "CapAdd": [], "CapDrop": null, "Privileged": false, "PidMode": "",
                 "ShmSize": 67108864, "Runtime": "runc", "LogConfig": {"Type": "json-file", "Config": {}},
                 "Ulimits": [{"Name": "nofile"}], "MemorySwap": 10, "Tmpfs": {"/run": "size=1m"},
-                "ExtraHosts": ["db:10.0.0.1"],
+                "ExtraHosts": ["db:10.0.0.1", "db:fd00::1"], "CgroupnsMode": "private",
+                "Mounts": [{"Type": "tmpfs", "Target": "/scratch", "TmpfsOptions": {"SizeBytes": 64, "Mode": 448}}],
                 "PortBindings": {"80/tcp": [{"HostIp": "127.0.0.1", "HostPort": "8080"}]}},
             "Mounts": [{"Type": "volume", "Source": "/v", "Destination": "/data", "RW": true},
                 {"Type": "tmpfs", "Destination": "/scratch", "RW": true},
@@ -362,8 +393,9 @@ mod tests {
             web.settings.iter().filter(|(_, v)| !v.is_null()).map(|(n, _)| *n).collect();
         assert_eq!(set, ["Ulimits"], "the others are as dockerd has them");
         assert!(!web.limits_swap, "twice the memory");
-        assert_eq!(web.tmpfs.keys().collect::<Vec<_>>(), ["/run", "/scratch"]);
-        assert_eq!(web.hosts["db"], "10.0.0.1");
+        let tmpfs = [("/run", "size=1m"), ("/scratch", "size=64,mode=700")];
+        assert_eq!(web.tmpfs, tmpfs.map(|(at, how)| (at.to_owned(), how.to_owned())).into());
+        assert_eq!(web.hosts["db"], ["10.0.0.1", "fd00::1"]);
         assert_eq!(web.platform, "linux/amd64");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::build::ENTRY;
+use super::build::{ENTRY, checked};
 use super::inspect::Service;
 
 const PROJECT: &str = "com.docker.compose.project";
@@ -65,10 +65,23 @@ pub(super) fn compose(a: &Service, b: &Service, image: &str) -> Option<String> {
         "extra_hosts": hosts(a, b, names),
         "networks": networks,
     });
-    let lists = [("ports", b.published.clone()), ("volumes", mounted(b)), ("tmpfs", in_memory(b))];
+    let lists = [
+        ("ports", b.published.clone()),
+        ("volumes", mounted(b)),
+        ("tmpfs", in_memory(&only_in(b, a))),
+    ];
     for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
         merged[name] = list.iter().map(|text| escaped(text)).collect();
     }
+    // What the first's own file says of its check would win over the image's.
+    merged["healthcheck"] = match checked([a, b]) {
+        Some((test, _)) => {
+            let words = test.iter().map(|word| escaped(word));
+            let test: Vec<String> = std::iter::once("CMD".to_owned()).chain(words).collect();
+            json!({"test": test, "disable": false})
+        }
+        None => json!({"disable": true}),
+    };
     limit(&mut merged, a, b);
     let mut services = json!({"services": {first: merged, second: {"scale": 0}}});
     if !external.is_empty() {
@@ -105,8 +118,11 @@ fn limit(merged: &mut Value, a: &Service, b: &Service) {
 
 /// Names that both know, and their own, as docker and compose take them.
 fn hosts(a: &Service, b: &Service, own: [(&str, &str); 2]) -> Vec<String> {
-    let known = a.hosts.iter().chain(&b.hosts).map(|(n, address)| (n.as_str(), address.as_str()));
-    let all: BTreeMap<&str, &str> = known.chain(own).collect();
+    let is_own = |name: &str| own.iter().any(|(n, _)| *n == name);
+    let known = a.hosts.iter().chain(&b.hosts).filter(|(name, _)| !is_own(name));
+    let known = known
+        .flat_map(|(name, all)| all.iter().map(move |address| (name.as_str(), address.as_str())));
+    let all: BTreeSet<(&str, &str)> = known.chain(own).collect();
     all.into_iter().map(|(name, address)| format!("{name}:{address}")).collect()
 }
 
@@ -117,6 +133,13 @@ fn in_memory(s: &Service) -> Vec<String> {
         false => format!("{at}:{options}"),
     };
     s.tmpfs.iter().map(word).collect()
+}
+
+/// What the first has beyond the second is in its own file.
+fn only_in(b: &Service, a: &Service) -> Service {
+    let tmpfs = b.tmpfs.iter().filter(|(at, _)| !a.tmpfs.contains_key(*at));
+    let tmpfs = tmpfs.map(|(at, options)| (at.clone(), options.clone())).collect();
+    Service { tmpfs, ..b.clone() }
 }
 
 /// compose would take a `$` for a variable of its own.
@@ -144,6 +167,8 @@ pub(super) fn docker_run(a: &Service, b: &Service, image: &str) -> String {
         add("--network-alias", s.name.clone());
         s.published.iter().for_each(|port| add("--publish", port.clone()));
         mounted(s).into_iter().for_each(|volume| add("--volume", volume));
+    }
+    for s in [a, &only_in(b, a)] {
         in_memory(s).into_iter().for_each(|place| add("--tmpfs", place));
     }
     let own = [(a.name.as_str(), "127.0.0.1"), (b.name.as_str(), "127.0.0.1")];
@@ -199,11 +224,9 @@ mod tests {
             restart: "always".to_owned(),
             memory: 5,
             tmpfs: [(format!("/run/{name}"), "size=1m".to_owned())].into(),
-            hosts: [
-                ("db".to_owned(), "10.0.0.1".to_owned()),
-                ("web".to_owned(), "10.0.0.7".to_owned()),
-            ]
-            .into(),
+            hosts: [("db", &["10.0.0.1", "fd00::1"][..]), ("web", &["10.0.0.7"])]
+                .map(|(n, all)| (n.to_owned(), all.iter().map(|a| (*a).to_owned()).collect()))
+                .into(),
             labels: labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
             ..Service::default()
         }
@@ -219,11 +242,21 @@ mod tests {
         assert_eq!((&web["image"], &web["mem_limit"]), (&json!("both:1"), &json!(10)));
         assert_eq!(web["deploy"]["resources"]["limits"], json!({"memory": "10"}));
         assert_eq!(web["tmpfs"], json!(["/run/cart:size=1m"]), "its own is in its own file");
-        assert_eq!(web["extra_hosts"], json!(["cart:127.0.0.1", "db:10.0.0.1", "web:127.0.0.1"]));
+        assert_eq!(
+            web["extra_hosts"],
+            json!(["cart:127.0.0.1", "db:10.0.0.1", "db:fd00::1", "web:127.0.0.1"])
+        );
         assert_eq!(web["environment"]["CTLMGR_1_KEY"], "it's cart");
         assert_eq!(web["networks"]["default"]["aliases"], json!(["cart"]));
         assert_eq!(web["ports"], json!(["80:4/tcp"]), "those of the first are in its own file");
         assert_eq!(read["services"]["cart"]["scale"], 0);
+        assert_eq!(web["healthcheck"], json!({"disable": true}), "none has one");
+        let check = json!({"Test": ["CMD", "/ok", "$X"]});
+        let checked = Service { health: Some(check), ..service("cart") };
+        let text = compose(&service("web"), &checked, "both:1").unwrap();
+        let read: Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
+        let test = &read["services"]["web"]["healthcheck"]["test"];
+        assert_eq!(*test, json!(["CMD", "/.ctlmgr/init", "exec", "1", "/ok", "$$X"]));
         let other = Service { labels: BTreeMap::new(), ..service("x") };
         assert_eq!(compose(&service("web"), &other, "both:1"), None);
     }

@@ -5,6 +5,7 @@
 //! check, one restart policy.
 
 use super::inspect::Service;
+use super::instead::project;
 
 /// Parts of image names by which storage is known.
 const STORAGE: [&str; 22] = [
@@ -73,11 +74,17 @@ pub(super) fn refusals(a: &Service, b: &Service) -> Vec<String> {
     let others = [&a.name, &b.name];
     for (name, address) in a.hosts.iter().filter(|(name, _)| !others.contains(name)) {
         if let Some(its) = b.hosts.get(name).filter(|its| *its != address) {
+            let (address, its) = (address.join(" "), its.join(" "));
             all.push(format!("they know {name} by different addresses: {address} and {its}"));
         }
     }
     if a.health.is_some() && b.health.is_some() {
         all.push("both have a health check, and a container has one".to_owned());
+    }
+    if let Some([_, first, second]) = project(a, b) {
+        for name in [first, second].into_iter().filter(|name| a.hosts.contains_key(*name)) {
+            all.push(format!("{}: its file gives {name} an address, which would stay", a.name));
+        }
     }
     if a.networks.is_disjoint(&b.networks) {
         all.push("they share no network of their own".to_owned());
@@ -91,7 +98,12 @@ fn mounts(a: &Service, b: &Service) -> Vec<String> {
         |x: &str, y: &str| x == y || x.starts_with(&format!("{}/", y.trim_end_matches('/')));
     let mut all = Vec::new();
     let places = |s: &Service| {
-        let memory = s.tmpfs.keys().map(|at| (at.clone(), "memory".to_owned()));
+        let memory = s.tmpfs.iter().map(|(at, how)| {
+            (
+                at.clone(),
+                if how.is_empty() { "memory".to_owned() } else { format!("memory ({how})") },
+            )
+        });
         s.mounted.clone().into_iter().chain(memory).collect::<Vec<_>>()
     };
     let theirs = places(b);
@@ -107,8 +119,10 @@ fn mounts(a: &Service, b: &Service) -> Vec<String> {
 
 /// What words for `docker run` would have to say besides what they do.
 pub(super) fn unusual(s: &Service) -> Vec<&'static str> {
+    // Log options are carried over, and without a word on paths all are masked that usually are.
+    let carried = ["LogConfig", "MaskedPaths", "ReadonlyPaths"];
     let set = s.settings.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| *name);
-    set.filter(|name| *name != "LogConfig").collect()
+    set.filter(|name| !carried.contains(name)).collect()
 }
 
 /// What stands against coalescing one with anybody.
@@ -125,6 +139,12 @@ fn alone(s: &Service) -> Vec<String> {
     }
     if s.argv.first().is_none_or(String::is_empty) {
         all.push(format!("{}: has no command", s.name));
+    }
+    if s.settings.get("CpuQuota").is_some_and(|quota| !quota.is_null()) {
+        all.push(format!(
+            "{}: has a CPU quota; with --cpus in its place it can be added up",
+            s.name
+        ));
     }
     if s.limits_swap {
         all.push(format!("{}: has a limit of swap that does not follow from memory's", s.name));
@@ -232,7 +252,7 @@ mod tests {
     #[test]
     fn names_of_others_must_mean_the_same() {
         let knows = |name: &str, host: &str, address: &str| Service {
-            hosts: [(host.to_owned(), address.to_owned())].into(),
+            hosts: [(host.to_owned(), vec![address.to_owned()])].into(),
             ..service(name)
         };
         assert!(refusals(&knows("a", "b", "10.0.0.2"), &knows("b", "b", "10.0.0.9")).is_empty());
