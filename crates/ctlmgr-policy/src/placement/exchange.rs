@@ -1,9 +1,13 @@
 //! Exchanges of whole domains: everybody on one takes the place of everybody on another.
 //!
 //! Single moves cannot do it, as each of them costs; and a plan that was made afresh is often the
-//! present one with other names of domains.
+//! present one with other names of domains. Where nodes have changed their names it takes two exchanges
+//! at once: each alone would part those that talk.
 
 use super::layout::Layout;
+
+/// More domains than this are not exchanged by two pairs at once: that takes their number to the fifth power.
+const MOST_IN_PAIRS: usize = 16;
 
 /// Exchanges domains while that helps; returns the moves.
 pub(super) fn settle(layout: &Layout<'_>) -> Vec<(usize, usize)> {
@@ -22,13 +26,34 @@ pub(super) fn settle(layout: &Layout<'_>) -> Vec<(usize, usize)> {
                 }
             }
         }
-        if !has_helped {
+        if !has_helped && (k > MOST_IN_PAIRS || !exchange_two(layout, &table, &mut holds, &is_open))
+        {
             break;
         }
     }
     table.homes.clear();
     let moved = holds.iter().enumerate().filter(|(now, was)| now != *was);
     moved.flat_map(|(now, was)| layout.members(*was).iter().map(move |u| (*u, now))).collect()
+}
+
+/// Exchanges two pairs at once, where that helps.
+fn exchange_two(layout: &Layout<'_>, table: &Table, holds: &mut [usize], is_open: &[bool]) -> bool {
+    let open: Vec<usize> = (0..holds.len()).filter(|d| is_open[*d]).collect();
+    let pairs =
+        || open.iter().flat_map(|a| open.iter().filter(move |b| *b > a).map(move |b| (*a, *b)));
+    for (a, b) in pairs() {
+        let first = table.change(layout, holds, a, b);
+        holds.swap(a, b);
+        for (c, d) in pairs().filter(|(c, d)| *c > a && *c != b && *d != b) {
+            let second = table.change(layout, holds, c, d);
+            if (first.0 + second.0, first.1 + second.1) < (0, 0) {
+                holds.swap(c, d);
+                return true;
+            }
+        }
+        holds.swap(a, b);
+    }
+    false
 }
 
 /// Whether all who are there may leave.

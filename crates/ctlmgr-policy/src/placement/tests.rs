@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 mod exact;
 
@@ -186,8 +187,18 @@ fn a_plan_made_afresh_keeps_the_names_of_domains() {
     assert_eq!(found.domains, [[1], [0], [1], [0]]);
 }
 
+#[test]
+fn two_pairs_of_domains_change_places_for_one_that_would_have_to_move() {
+    let mut problem = problem(&[146, 156, 110, 196, 147], &[(2, 3, 32)], 4);
+    problem.limits = vec![208; 4];
+    problem.move_price = 1;
+    problem.workloads[1].current = vec![2];
+    assert_eq!(judge(&problem, &run(&problem, 2000).domains), (48, 32));
+}
+
+// Search is no proof, so these are the same cases each time.
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
     fn small_ones_are_placed_as_well_as_can_be(problem in any_problem(7)) {

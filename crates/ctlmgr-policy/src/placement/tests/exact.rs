@@ -80,6 +80,11 @@ proptest! {
         };
         prop_assert_eq!(judge(&problem, &solved(&problem, at)), best_of_all(&problem, is_kept));
     }
+}
+
+// Search is no proof, so these are the same cases each time.
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, rng_seed: RngSeed::Fixed(7), ..ProptestConfig::default() })]
 
     #[test]
     fn search_finds_what_the_solver_proves(problem in any_problem(13)) {
