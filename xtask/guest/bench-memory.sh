@@ -200,7 +200,9 @@ for size in $(echo "$steps" | tr , ' '); do
 	if [ "$pressure" = unit ]; then
 		tail -n "$seconds" "$log/pressure.json" | sed "s/^{/@{\"step\":$step,\"name\":\"pressure\",/"
 	fi
-	echo "$names: $policy weight=$weight $lru step $step: $(free_mib) MiB free, $(tail -n 1 /proc/pressure/memory | cut -d' ' -f1,2)"
+	engine=$(cat /sys/fs/cgroup/system.slice/docker.service/memory.current /sys/fs/cgroup/system.slice/containerd.service/memory.current |
+		awk '{ n += $1 } END { print int(n / 1048576) }')
+	echo "$names: $policy weight=$weight $lru step $step: $(free_mib) MiB free, $engine MiB in dockerd and containerd, $(tail -n 1 /proc/pressure/memory | cut -d' ' -f1,2)"
 done
 grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpin|pswpout) ' /proc/vmstat | while read -r key value; do
 	echo "@{\"counter\":\"$key\",\"value\":$value}"

@@ -41,7 +41,7 @@ pub const KEYS: &[Key] = &[
         "memory",
         "headroom",
         "percentage of memory (0–50 %) or size",
-        "\"5%\"",
+        "\"3%\"",
         "Free memory kept under contention, above the watermark of the kernel's own reclaim, so that \
          it stays asleep.",
     ),
@@ -91,7 +91,7 @@ pub const KEYS: &[Key] = &[
         "memory",
         "controller",
         "\"shares\", \"stall\" or \"both\"",
-        "\"shares\"",
+        "\"both\"",
         "What shares follow: weight and size, what the workloads feel (PSI), or both.",
     ),
     key(
@@ -164,7 +164,7 @@ pub const KEYS: &[Key] = &[
         "spared",
         "list of patterns",
         "[\"ctlmgr*\", \"docker.*\", \"containerd.*\", \"dbus*\", \"ssh*\", \"systemd-*\", \"init.scope\"]",
-        "Units that are never reclaimed from, limited or stopped.",
+        "Units that are never limited or stopped, and keep three quarters of what they need in any case.",
     ),
     key(
         "starts",

@@ -36,11 +36,11 @@ impl fmt::Display for Mode {
 #[serde(rename_all = "lowercase")]
 pub enum Controller {
     /// Weight and size only (feed-forward).
-    #[default]
     Shares,
     /// What the workloads feel only: everybody starts from their demand.
     Stall,
     /// Weight and size, corrected by what the workloads feel.
+    #[default]
     Both,
 }
 
@@ -96,7 +96,7 @@ pub struct Bystanders {
     pub weight: Weight,
     /// What each of them keeps in any case.
     pub floor: Bytes,
-    /// Units that are never reclaimed from.
+    /// Units that are never limited or stopped, and keep most of what they need.
     #[serde(with = "patterns")]
     pub spared: Vec<Pattern>,
 }
@@ -227,7 +227,7 @@ impl Default for MemorySettings {
     fn default() -> Self {
         MemorySettings {
             mode: Mode::Observe,
-            headroom: Headroom::Percent(Percent(5)),
+            headroom: Headroom::Percent(Percent(3)),
             hysteresis: Percent(2),
             hysteresis_bytes: Bytes::mib(8),
             reclaim_chunk: Bytes::mib(16),

@@ -44,10 +44,10 @@ mod tests {
     fn headroom_lies_above_the_watermark_of_the_kernels_own_reclaim() {
         let mut snapshot = host(Bytes::mib(1000), Vec::new(), Vec::new());
         let of = |s: &Snapshot| account(&MemorySettings::default(), s, Bytes::ZERO);
-        assert_eq!(of(&snapshot).headroom, Bytes::mib(50));
+        assert_eq!(of(&snapshot).headroom, Bytes::mib(30));
         snapshot.host.watermark = Bytes::mib(30);
-        assert_eq!(of(&snapshot).headroom, Bytes::mib(80));
-        assert_eq!(of(&snapshot).capacity, Bytes::mib(1000 - 100 - 80));
+        assert_eq!(of(&snapshot).headroom, Bytes::mib(60));
+        assert_eq!(of(&snapshot).capacity, Bytes::mib(1000 - 100 - 60));
         snapshot.host.watermark = Bytes::mib(900);
         assert_eq!(of(&snapshot).headroom, Bytes::mib(500));
     }

@@ -26,6 +26,7 @@ use ctlmgr_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::heat::Heat;
 use crate::probe::Probe;
 
 /// How far ahead refaults are believed, in seconds.
@@ -47,8 +48,9 @@ pub(crate) struct Estimate {
     pub seen: Activity,
     pub doing: Doing,
     pub stall: Stall,
-    /// What feedback makes of the basis, as a power of two ([`crate::feedback`]).
-    pub lift: f64,
+    /// What it suffers for each part missing ([`crate::heat`]).
+    #[serde(default)]
+    pub heat: Heat,
     /// The last probe ([`crate::probe`]).
     #[serde(default)]
     pub probe: Probe,
@@ -68,17 +70,28 @@ const STALL_HALF_LIFE: Millis = Millis(5_000);
 impl Stall {
     fn next(self, pressure: Option<Pressure>, passed: Millis) -> Stall {
         let total_usec = pressure.map(|p| p.some.total_usec);
-        let ppm = match (self.total_usec, total_usec) {
+        let ppm = match self.since(pressure, passed) {
             _ if passed.0 == 0 => self.ppm,
-            (Some(before), Some(now)) => {
-                // Microseconds per second are millionths.
-                let own = Bytes(per_sec(before, now, passed)).min(Bytes(1_000_000));
+            Some(own) => {
                 let old = self.ppm.map_or(own, |p| Bytes(u64::from(p)));
                 u32::try_from(toward(old, own, passed, STALL_HALF_LIFE).0).ok()
             }
-            _ => None,
+            None => None,
         };
         Stall { total_usec, ppm }
+    }
+
+    /// Since the last reading, in millionths of the time.
+    fn since(self, pressure: Option<Pressure>, passed: Millis) -> Option<Bytes> {
+        let now = pressure?.some.total_usec;
+        // Microseconds per second are millionths.
+        Some(Bytes(per_sec(self.total_usec?, now, passed)).min(Bytes(1_000_000)))
+    }
+
+    /// Since the last reading, 0–1.
+    fn part(self, pressure: Option<Pressure>, passed: Millis) -> Option<f64> {
+        let ppm = self.since(pressure, passed)?;
+        u32::try_from(ppm.0).ok().map(|p| f64::from(p) / 1e6)
     }
 }
 
@@ -112,7 +125,7 @@ pub(crate) fn estimate(
         let demand = capped(working_set(memory) + (memory.swap - memory.swapcached), memory.max);
         let doing = Doing { is_frozen: seen.is_frozen, ..Doing::default() };
         let stall = Stall::default().next(memory.pressure, Millis(0));
-        let (basis, refaults_per_sec, lift) = (demand, 0, 0.0);
+        let (basis, refaults_per_sec) = (demand, 0);
         return Estimate {
             at,
             demand,
@@ -123,7 +136,7 @@ pub(crate) fn estimate(
             seen,
             doing,
             stall,
-            lift,
+            heat: Heat::default(),
             probe: Probe::default(),
         };
     };
@@ -146,7 +159,11 @@ pub(crate) fn estimate(
         seen,
         doing,
         stall: last.stall.next(memory.pressure, passed),
-        lift: last.lift,
+        heat: last.heat.next(
+            passed,
+            missing(memory, last.demand),
+            last.stall.part(memory.pressure, passed),
+        ),
         probe: last.probe,
     }
 }
@@ -161,10 +178,16 @@ pub(crate) fn basis(promise: Option<Bytes>, estimate: &Estimate) -> Bytes {
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "an amount up to 2^53 times at most four; a cast saturates"
+    reason = "an amount up to 2^53 times a small factor; a cast saturates"
 )]
 pub(crate) fn lifted(basis: Bytes, lift: f64) -> Bytes {
-    Bytes((basis.0 as f64 * lift.exp2()) as u64)
+    Bytes((basis.0 as f64 * lift) as u64)
+}
+
+/// The part of `demand` that is not in memory.
+#[expect(clippy::cast_precision_loss, reason = "a part needs no exact bytes")]
+fn missing(memory: &MemorySample, demand: Bytes) -> f64 {
+    (demand - working_set(memory)).0 as f64 / demand.0.max(1) as f64
 }
 
 /// Estimates for all groups of a snapshot; what vanished is forgotten.

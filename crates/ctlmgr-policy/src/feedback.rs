@@ -6,85 +6,111 @@
 //! in the facts, §3.2b).
 //!
 //! # Approach
-//! What the owner feels is time: the part of it in which the workload's tasks waited for memory,
-//! its own PSI `some`. Weighted by weight, that should be the same for all: equal weights end in
-//! equal slowdown, a weight of 4 in a quarter of it. Protection moves slowly from those who stall
-//! less than their weight allows to those who stall more.
+//! What the owner feels is time: the part of it in which the workload's tasks waited for memory.
+//! [`crate::heat`] says how that depends on what is missing. Shares by weight and size say how much
+//! each *may* miss; of that the hot get less and the cold more, so that it hurts all as much as
+//! their weights and promises say. No memory of earlier corrections is needed, so the same
+//! situation has the same result.
 //!
 //! # Terms
-//! *Stall* s: part of time stalled, 0–1, smoothed. *Pain* u = s · weight / 100. *Lift* c: what the
-//! size basis is multiplied with; 1 at rest.
+//! *Missing* m: the part of its need that a workload does not keep; m₀ is that by weight and size
+//! alone. *Heat* h: pain per part missing, as a multiple of that of all. *Lift*: a corrected share,
+//! divided by what it was.
 //!
 //! # Algorithm
-//! With ū the mean of u, weighted by demand, over the managed workloads whose stall is known and
-//! who do not use more than they were promised: while memory is contended and ū is above noise,
-//! log₂ c moves by (u − ū)/max(u, ū) per [`DOUBLING_SECS`], within ±[`MOST`]. It decays to 0 by
-//! half per [`DECAY_HALF_LIFE`] without contention; for an unknown stall; for whoever uses more
-//! than was promised, which gives no claim to relief; and instead of sinking for whoever has all
-//! it needs, because a promise not needed now must count in full when it is needed. Who is
-//! throttled keeps its lift: that stall is our doing.
+//! For the managed workloads that give way by weight and use no more than they were promised: m = min(U
+//! · m₀ / h, most), with h within 1/[`MOST`]–[`MOST`] and the level U such that together they miss as
+//! much as before. *most* leaves the floor, and [`LEAST`] of the share. Found by bisection,
+//! because the sum does not fall as U rises. Everybody else keeps its share: who uses more than
+//! was promised has no claim to relief, and who has all it needs does not lose it because others
+//! suffer.
 //!
 //! # Properties
-//! Equal pain moves nothing; of two who give way by weight, who stalls more never gets the lower
-//! lift from it; lifts stay in bounds; without contention they return to 1. Floors and hard limits
-//! bind whatever the lift, because it changes only the basis.
+//! Equal heat moves nothing; what is given and taken adds up to nothing; of two alike the hotter
+//! one never misses more; nobody falls below its floor or [`LEAST`] of its share, or gets more than
+//! it needs; nobody who does not give way by weight is moved.
 
-use ctlmgr_model::{Bound, Bytes, CgroupId, Controller, Millis, Percent, VerdictKind};
+use ctlmgr_model::{Bound, Bytes, Controller, Percent, VerdictKind};
 
+use crate::heat::Heat;
+use crate::share::{Claim, Share};
 use crate::verdict::Party;
 
-/// The basis of one whose pain is far above the mean doubles in this time, in seconds.
-const DOUBLING_SECS: f64 = 40.0;
-/// Largest lift, as a power of two.
-const MOST: f64 = 2.0;
-/// Below this mean stall, in permille, nobody suffers enough to move anything.
-const NOISE_PERMILLE: f64 = 10.0;
-/// How fast lifts are forgotten without contention.
-const DECAY_HALF_LIFE: Millis = Millis(60_000);
-
-/// A reading that took longer says nothing about the whole time.
-const LONGEST: Millis = Millis(10_000);
+/// Heat counts for no more than this much above or below that of all.
+const MOST: f64 = 8.0;
+/// Nobody keeps less than this part of its share for being cold.
+const LEAST: f64 = 0.25;
 /// Use above the promise by more than this is more than was promised.
 const MARGIN: Percent = Percent(5);
+/// Halvings of the interval in which the level lies: more than a double can tell apart.
+const HALVINGS: u32 = 60;
 
-/// A party, what bounds its share, and whether it is throttled.
-#[derive(Clone, Copy)]
-pub(crate) struct Feeling<'a, 'b> {
-    pub party: &'b Party<'a>,
-    pub bound: Bound,
-    pub is_throttled: bool,
+/// A workload among those that share what is missing.
+struct Sufferer {
+    index: usize,
+    need: f64,
+    share: f64,
+    /// Missing by weight and size, over heat.
+    scaled: f64,
+    /// Missing at most.
+    most: f64,
 }
 
-/// New lifts (log₂) of all managed workloads.
+impl Sufferer {
+    fn missing(&self, level: f64) -> f64 {
+        (level * self.scaled).min(self.most)
+    }
+}
+
+/// What each share is to be multiplied with.
 pub(crate) fn lifts(
     controller: Controller,
-    is_contended: bool,
-    passed: Millis,
-    all: &[Feeling<'_, '_>],
-) -> Vec<(CgroupId, f64)> {
-    let is_one =
-        |f: &&Feeling<'_, '_>| f.party.kind == VerdictKind::Workload && f.party.entitlement.managed;
-    let workloads = || all.iter().filter(is_one).copied();
-    let mean = mean_pain(workloads().map(|f| f.party));
-    let next = |f: Feeling<'_, '_>| {
-        let lift = f.party.estimate.lift;
-        let decayed = lift * (-secs(passed) / secs(DECAY_HALF_LIFE)).exp2();
-        match pain(f.party) {
-            _ if controller == Controller::Shares => 0.0,
-            Some(_) if is_contended && f.is_throttled => lift,
-            Some(own) if is_contended && mean > NOISE_PERMILLE && !is_over(f.party) => {
-                if own < mean && f.bound != Bound::Weight {
-                    return decayed;
-                }
-                let error = (own - mean) / own.max(mean);
-                let moved = lift + error * secs(passed.min(LONGEST)) / DOUBLING_SECS;
-                moved.clamp(-MOST, MOST)
-            }
-            Some(_) if is_contended && !is_over(f.party) => lift,
-            _ => decayed,
-        }
+    parties: &[Party<'_>],
+    claims: &[Claim],
+    shares: &[&Share],
+) -> Vec<f64> {
+    let mut lifts = vec![1.0; parties.len()];
+    let may_move: Vec<usize> =
+        (0..parties.len()).filter(|i| gives_way(&parties[*i], shares[*i])).collect();
+    let heats = || may_move.iter().map(|i| parties[*i].estimate.heat);
+    let Some(of_all) = Heat::of_all(heats()).filter(|_| controller != Controller::Shares) else {
+        return lifts;
     };
-    workloads().map(|f| (f.party.group.id, next(f))).collect()
+    let sufferer = |i: &usize| {
+        let weight = match controller {
+            Controller::Stall => f64::from(parties[*i].entitlement.weight.get()) / 100.0,
+            Controller::Shares | Controller::Both => 1.0,
+        };
+        let heat = (parties[*i].estimate.heat.relative(of_all) * weight).clamp(1.0 / MOST, MOST);
+        let (need, share) = (amount(claims[*i].demand), amount(shares[*i].share_bytes));
+        let least = amount(claims[*i].floor).max(share * LEAST);
+        let scaled = (1.0 - share / need) / heat;
+        Sufferer { index: *i, need, share, scaled, most: 1.0 - least / need }
+    };
+    let sufferers: Vec<_> = may_move.iter().map(sufferer).collect();
+    let level = level(&sufferers);
+    for s in sufferers {
+        lifts[s.index] = s.need * (1.0 - s.missing(level)) / s.share;
+    }
+    lifts
+}
+
+/// The level at which as much is missing as before.
+fn level(sufferers: &[Sufferer]) -> f64 {
+    let wanted: f64 = sufferers.iter().map(|s| s.need - s.share).sum();
+    let (mut low, mut high) = (1.0 / MOST, MOST);
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        let missing: f64 = sufferers.iter().map(|s| s.need * s.missing(middle)).sum();
+        if missing < wanted { low = middle } else { high = middle }
+    }
+    low
+}
+
+fn gives_way(party: &Party<'_>, share: &Share) -> bool {
+    let is_one = party.kind == VerdictKind::Workload && party.entitlement.managed;
+    let is_some = share.share_bytes > Bytes::ZERO;
+    is_one && is_some && share.bound == Bound::Weight && !is_over(party)
 }
 
 /// Who uses more than was promised has no claim to relief from that.
@@ -93,110 +119,140 @@ fn is_over(party: &Party<'_>) -> bool {
     party.entitlement.promise.is_some_and(over)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "seconds between readings are few")]
-fn secs(span: Millis) -> f64 {
-    span.0 as f64 / 1000.0
-}
-
-/// Weighted stall in permille, if it is known.
-fn pain(party: &Party<'_>) -> Option<f64> {
-    let stall = f64::from(party.estimate.stall.ppm?) / 1000.0;
-    Some(stall * f64::from(party.entitlement.weight.get()) / 100.0)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a mean needs no exact bytes")]
-fn mean_pain<'a, 'b: 'a>(workloads: impl Iterator<Item = &'a Party<'b>>) -> f64 {
-    let (mut sum, mut size) = (0.0, 0.0);
-    for party in workloads.filter(|p| !is_over(p)) {
-        if let Some(own) = pain(party) {
-            let demand = party.estimate.demand.0.max(1) as f64;
-            sum += own * demand;
-            size += demand;
-        }
-    }
-    if size > 0.0 { sum / size } else { 0.0 }
+#[expect(clippy::cast_precision_loss, reason = "parts of amounts need no exact bytes")]
+fn amount(bytes: Bytes) -> f64 {
+    bytes.0 as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::share::divide;
     use crate::testing::{container, party};
-    use ctlmgr_model::{Bytes, Workload};
+    use ctlmgr_model::{Millis, Weight, Workload};
     use proptest::prelude::*;
 
-    fn by_weight<'a, 'b>(party: &'b Party<'a>) -> Feeling<'a, 'b> {
-        Feeling { party, bound: Bound::Weight, is_throttled: false }
+    /// A promise, a need, a floor, a weight, and a heat if it is known.
+    #[derive(Debug, Clone, Copy)]
+    struct One {
+        promise: u64,
+        need: u64,
+        floor: u64,
+        weight: u16,
+        heat: Option<f64>,
     }
 
-    /// Lifts after one second of contention, by order of the workloads.
-    fn after(workloads: &[(Workload, Option<u16>, u16)], passed: Millis) -> Vec<f64> {
-        let parties: Vec<_> =
-            workloads.iter().map(|(w, stall, weight)| party(w, *stall, *weight)).collect();
-        let all: Vec<_> = parties.iter().map(by_weight).collect();
-        lifts(Controller::Both, true, passed, &all).into_iter().map(|(_, lift)| lift).collect()
+    const PLAIN: One = One { promise: 400, need: 400, floor: 0, weight: 100, heat: None };
+
+    fn hot(heat: f64) -> One {
+        One { heat: Some(heat), ..PLAIN }
     }
 
-    fn sized(mib: u64, id: u64) -> Workload {
-        container("w", id, Bytes::mib(mib), None)
+    fn seen(heat: Option<f64>) -> Heat {
+        let stalled = heat.map(|h| h * 0.5 / (1.0 + h * 0.5));
+        (0..600).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.5, stalled))
+    }
+
+    /// Shares before and after, in bytes.
+    fn corrected(capacity: Bytes, list: &[One]) -> Vec<(Bytes, Bytes)> {
+        let workloads: Vec<Workload> = (1u64..)
+            .zip(list)
+            .map(|(id, one)| {
+                container("w", id, Bytes::mib(one.need), Some(Bytes::mib(one.promise)))
+            })
+            .collect();
+        let parties: Vec<_> = workloads
+            .iter()
+            .zip(list)
+            .map(|(w, one)| {
+                let mut party = party(w, None, one.weight);
+                party.estimate.heat = seen(one.heat);
+                party
+            })
+            .collect();
+        let claim = |(i, one): (usize, &One)| Claim {
+            name: format!("{i:04}"),
+            weight: Weight::new(i64::from(one.weight)).unwrap(),
+            basis: Bytes::mib(one.promise),
+            demand: Bytes::mib(one.need),
+            floor: Bytes::mib(one.floor.min(one.need)),
+            max: None,
+        };
+        let claims: Vec<_> = list.iter().enumerate().map(claim).collect();
+        let division = divide(capacity, &claims).unwrap();
+        let shares: Vec<_> = division.shares.iter().collect();
+        let lifts = lifts(Controller::Both, &parties, &claims, &shares);
+        let after = |(share, lift): (&&Share, f64)| {
+            (share.share_bytes, crate::demand::lifted(share.share_bytes, lift))
+        };
+        shares.iter().zip(lifts).map(after).collect()
+    }
+
+    fn mib(list: &[(Bytes, Bytes)]) -> Vec<u64> {
+        list.iter().map(|(_, after)| (after.0 + (1 << 19)) >> 20).collect()
     }
 
     #[test]
-    fn equal_pain_moves_nothing() {
-        let both = [(sized(100, 1), Some(200), 100), (sized(500, 2), Some(50), 400)];
-        assert!(after(&both, Millis(1000)).iter().all(|l| l.abs() < 1e-9));
+    fn what_is_missing_goes_by_heat() {
+        // 200 are missing: with twice the heat, half as much.
+        assert_eq!(mib(&corrected(Bytes::mib(600), &[hot(1.0), hot(2.0)])), [267, 333]);
+        // However far apart they are, the cold one keeps something.
+        let far = mib(&corrected(Bytes::mib(600), &[hot(0.5), hot(50.0)]));
+        assert!(far[0] > 200 && far[1] < 400 && far[0] + far[1] == 600, "{far:?}");
     }
 
     #[test]
-    fn unknown_and_quiet_stay() {
-        let one = [(sized(100, 1), None, 100), (sized(500, 2), Some(500), 100)];
-        assert_eq!(after(&one, Millis(1000))[0], 0.0);
-        let quiet = [(sized(100, 1), Some(0), 100), (sized(500, 2), Some(8), 100)];
-        assert_eq!(after(&quiet, Millis(1000)), [0.0, 0.0]);
+    fn equal_or_unknown_heat_moves_nothing() {
+        assert_eq!(mib(&corrected(Bytes::mib(600), &[hot(3.0), hot(3.0)])), [300, 300]);
+        assert_eq!(mib(&corrected(Bytes::mib(600), &[hot(3.0), PLAIN])), [300, 300]);
+        assert_eq!(mib(&corrected(Bytes::mib(600), &[PLAIN, PLAIN])), [300, 300]);
     }
 
     #[test]
-    fn who_has_all_it_needs_does_not_sink_and_who_takes_too_much_does_not_rise() {
-        let (idle, busy) =
-            (sized(100, 1), container("b", 2, Bytes::mib(900), Some(Bytes::mib(400))));
-        let (idle, busy) = (party(&idle, Some(0), 100), party(&busy, Some(800), 100));
-        let (third, fourth) = (sized(100, 3), sized(100, 4));
-        let (third, fourth) = (party(&third, Some(300), 100), party(&fourth, Some(100), 100));
-        let all = [
-            Feeling { bound: Bound::Demand, ..by_weight(&idle) },
-            by_weight(&busy),
-            by_weight(&third),
-            by_weight(&fourth),
-        ];
-        let lifts = lifts(Controller::Both, true, Millis(5000), &all);
-        assert_eq!((lifts[0].1, lifts[1].1), (0.0, 0.0));
-        assert!(lifts[2].1 > 0.0 && lifts[3].1 < 0.0);
+    fn who_has_all_it_needs_or_more_than_its_promise_is_not_moved() {
+        let small = One { need: 100, ..hot(0.1) };
+        let over = One { promise: 200, need: 600, ..hot(9.0) };
+        let list = [small, over, hot(1.0), hot(2.0)];
+        let all = corrected(Bytes::mib(900), &list);
+        assert_eq!((all[0].0, all[1].0), (all[0].1, all[1].1));
+        assert!(all[2].1 < all[2].0 && all[3].1 > all[3].0, "{all:?}");
     }
 
-    #[test]
-    fn without_contention_lifts_are_forgotten() {
-        let workload = sized(100, 1);
-        let mut lifted = party(&workload, Some(0), 100);
-        lifted.estimate.lift = 2.0;
-        let later = lifts(Controller::Both, false, DECAY_HALF_LIFE, &[by_weight(&lifted)]);
-        assert!((later[0].1 - 1.0).abs() < 1e-9);
+    fn one() -> impl Strategy<Value = One> {
+        let heat = proptest::option::of(0.05f64..20.0);
+        (50u64..900, 50u64..150, 0u64..60, 1u16..1000, heat).prop_map(
+            |(promise, used_pct, floor_pct, weight, heat)| {
+                let need = (promise * used_pct / 100).max(1);
+                One { promise, need, floor: need * floor_pct / 300, weight, heat }
+            },
+        )
     }
 
     proptest! {
         #[test]
-        fn who_suffers_more_is_lifted_more(
-            list in proptest::collection::vec((1u64..900, proptest::option::of(0u16..1000), 1u16..2000), 1..8),
-            ms in 0u64..100_000
+        fn corrections_add_up_to_nothing_and_keep_bounds(
+            list in proptest::collection::vec(one(), 1..9), part in 20u64..120
         ) {
-            let workloads: Vec<_> = list.iter().enumerate()
-                .map(|(i, (size, stall, weight))| (sized(*size, i as u64 + 1), *stall, *weight)).collect();
-            let lifts = after(&workloads, Millis(ms));
-            for (i, (_, stall, weight)) in list.iter().enumerate() {
-                prop_assert!(lifts[i].abs() <= MOST);
-                for (j, (_, other, other_weight)) in list.iter().enumerate() {
-                    if let (Some(a), Some(b)) = (stall, other) {
-                        let (a, b) = (u32::from(*a) * u32::from(*weight), u32::from(*b) * u32::from(*other_weight));
-                        prop_assert!(a < b || lifts[i] >= lifts[j] - 1e-9, "{lifts:?}");
-                    }
+            let need: u64 = list.iter().map(|o| o.need).sum();
+            let all = corrected(Bytes::mib(need * part / 100), &list);
+            let (before, after): (u64, u64) =
+                all.iter().fold((0, 0), |sum, (b, a)| (sum.0 + b.0, sum.1 + a.0));
+            prop_assert!(before.abs_diff(after) <= before / 100_000 + 16, "{before} {after}");
+            for ((was, is), one) in all.iter().zip(&list) {
+                prop_assert!(*is <= Bytes::mib(one.need) + Bytes(16));
+                prop_assert!(is.0 + 16 >= was.0 / 4 && *is + Bytes(16) >= Bytes::mib(one.floor).min(*was));
+            }
+        }
+
+        #[test]
+        fn of_two_alike_the_hotter_one_never_misses_more(
+            heats in proptest::collection::vec(0.05f64..20.0, 2..9), part in 20u64..100
+        ) {
+            let list: Vec<_> = heats.iter().map(|h| hot(*h)).collect();
+            let all = corrected(Bytes::mib(400 * list.len() as u64 * part / 100), &list);
+            for (i, own) in heats.iter().enumerate() {
+                for (j, other) in heats.iter().enumerate() {
+                    prop_assert!(own <= other || all[i].1 + Bytes(16) >= all[j].1, "{all:?}");
                 }
             }
         }

@@ -15,6 +15,7 @@ mod entitlement;
 mod feedback;
 mod freeze;
 pub mod gate;
+mod heat;
 mod kill;
 mod ladder;
 mod linear;

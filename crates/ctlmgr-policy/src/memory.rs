@@ -21,7 +21,7 @@
 //! stays, unless the settings say otherwise; with a gap in the reading no step takes anything from
 //! anybody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, OnOverride,
@@ -31,8 +31,7 @@ use ctlmgr_model::{
 use crate::aging::age;
 use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
-use crate::demand::estimate_all;
-use crate::feedback::{Feeling, lifts};
+use crate::demand::{Estimate, estimate_all};
 use crate::freeze::{AWAKE, Frozen};
 use crate::ladder::Ladder;
 use crate::order::order;
@@ -47,7 +46,8 @@ use crate::verdict::{Party, parties, verdicts};
 /// `state` is what the last call returned, plus what [`State::learn`] was told since.
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
     let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
+    let mut estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
+    keep_heat(&state, snapshot, &mut estimates);
     let mut state = State { estimates, ..state };
     let parties = parties(settings, &state, snapshot);
     let demand = parties.iter().map(|p| p.estimate.demand).sum();
@@ -61,25 +61,23 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let context = Context { settings, state: &state, snapshot, account: &account };
     let Chosen { steps, braked, probes } = context.choose(&parties, &verdicts);
     context.mark_rungs(&mut verdicts, &steps, &braked);
-    let passed = state.decided_at.map_or(Millis(0), |at| snapshot.at.since(at));
-    let is_throttled = |v: &Verdict| v.rung == Some(Rung::Throttle);
-    let feelings: Vec<_> = parties
-        .iter()
-        .zip(&verdicts)
-        .map(|(party, v)| Feeling { party, bound: v.bound, is_throttled: is_throttled(v) })
-        .collect();
-    let lifts = lifts(controller, account.is_contended(), passed, &feelings);
-    for (id, lift) in lifts {
-        state.estimates.entry(id).and_modify(|e| e.lift = lift);
-    }
     for (id, probe) in probes {
         state.estimates.entry(id).and_modify(|e| e.probe = probe);
     }
     state.note_last_resort(&steps, snapshot.at);
     state.braked = braked;
-    state.decided_at = Some(snapshot.at);
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
     (plan, state)
+}
+
+/// Who is held back waits because of us, which says nothing of its heat.
+fn keep_heat(before: &State, snapshot: &Snapshot, estimates: &mut BTreeMap<CgroupId, Estimate>) {
+    for group in snapshot.workloads.iter().map(|w| &w.group) {
+        let last = before.estimates.get(&group.id).filter(|_| before.braked.contains(&group.path));
+        if let (Some(last), Some(estimate)) = (last, estimates.get_mut(&group.id)) {
+            estimate.heat = last.heat;
+        }
+    }
 }
 
 /// What comes of one cycle.
@@ -425,8 +423,8 @@ mod tests {
     #[test]
     fn equal_weights_keep_equal_fractions_under_pressure() {
         let (plan, _) = decide(&Settings::default(), State::default(), &pair(M(400), M(900)));
-        // Capacity 1400 − 100 − 70; 400:800 of 1230.
-        assert_eq!(plan.account.capacity, M(1230));
+        // Capacity 1400 − 100 − 42; 400:800 of 1258.
+        assert_eq!(plan.account.capacity, M(1258));
         assert_eq!(share(&plan, "small").0 / Bytes::mib(1).0, 400);
         let snapshot = pair(M(400), M(800));
         let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);

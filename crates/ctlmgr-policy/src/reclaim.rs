@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn without_swap_nothing_but_page_cache_is_asked_for() {
-        assert!(asked(Bytes::mib(1000)) > Bytes::mib(64));
+        assert!(asked(Bytes::mib(1000)) > Bytes::mib(48));
         for swap_left in [Bytes::ZERO, Bytes::mib(1)] {
             assert_eq!(asked(swap_left), Bytes::mib(16));
         }

@@ -22,8 +22,6 @@ pub struct State {
     /// By path, not by id: the unit of a slice keeps our value while its cgroup goes and comes.
     #[serde(with = "pairs")]
     pub(crate) written: BTreeMap<(CgroupPath, Knob), Written>,
-    /// When memory was last decided.
-    pub(crate) decided_at: Option<Millis>,
     /// Since when the host is how tense.
     pub(crate) tension: Tension,
     /// Who was held back by memory.high last time.

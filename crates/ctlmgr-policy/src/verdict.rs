@@ -9,7 +9,8 @@ use ctlmgr_model::{
 
 use crate::demand::{Estimate, LIVING, basis, lifted};
 use crate::entitlement::{Entitlement, entitlement};
-use crate::share::{Claim, MAX_BYTES, divide};
+use crate::feedback::lifts;
+use crate::share::{Claim, Division, MAX_BYTES, Share, ShareError, divide};
 use crate::state::State;
 
 /// A participant in the division: a managed workload or a bystander.
@@ -42,28 +43,32 @@ pub(crate) fn parties<'a>(
         kind: VerdictKind::Bystander,
         group: g,
         workload: None,
-        entitlement: of_bystander(settings, g),
+        entitlement: of_bystander(settings, g, &state.estimates[&g.id]),
         estimate: state.estimates[&g.id],
     });
     managed.chain(bystanders).collect()
 }
 
-fn of_bystander(settings: &Settings, group: &Group) -> Entitlement {
+/// Who is spared keeps most of what it needs, and pages that nobody looks at are not needed by it either.
+const SPARED: Percent = Percent(75);
+
+fn of_bystander(settings: &Settings, group: &Group, estimate: &Estimate) -> Entitlement {
     let rules = &settings.memory.bystanders;
     let name = group.path.name();
     let is_spared = rules.spared.iter().any(|p| p.matches(name));
+    let kept = if is_spared { estimate.demand.scaled(SPARED) } else { Bytes::ZERO };
     Entitlement {
-        managed: !is_spared,
+        managed: true,
         weight: rules.weight,
         class: None,
         weight_from: "bystanders.weight".to_owned(),
         promise: None,
-        floor: rules.floor,
+        floor: rules.floor.max(kept),
         complaints: Vec::new(),
     }
 }
 
-/// Unmanaged and spared parties keep what they hold; their demand is not up for division.
+/// Unmanaged parties keep what they hold; their demand is not up for division.
 fn claim(controller: Controller, party: &Party<'_>, index: usize) -> Claim {
     let (e, estimate) = (&party.entitlement, &party.estimate);
     let (weight, basis) = match controller {
@@ -77,7 +82,7 @@ fn claim(controller: Controller, party: &Party<'_>, index: usize) -> Claim {
         name: format!("{}\0{index:06}", party.name),
         weight,
         // One label with an absurd size must not cost everybody their shares.
-        basis: lifted(basis, estimate.lift).min(MAX_BYTES),
+        basis: basis.min(MAX_BYTES),
         demand: party.estimate.demand.min(MAX_BYTES),
         floor: max.map_or(floor, |m| floor.min(m)).min(MAX_BYTES),
         max,
@@ -91,10 +96,10 @@ pub(crate) fn verdicts(
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
-    let claims: Vec<Claim> =
+    let mut claims: Vec<Claim> =
         parties.iter().enumerate().map(|(i, p)| claim(controller, p, i)).collect();
-    let division = match divide(account.capacity, &claims) {
-        Ok(division) => division,
+    let (lifts, division) = match corrected(controller, account, parties, &mut claims) {
+        Ok(both) => both,
         Err(error) => {
             complaints.push(format!("no shares: {error}"));
             return Vec::new();
@@ -103,24 +108,48 @@ pub(crate) fn verdicts(
     if division.unmet_floor_bytes > Bytes::ZERO {
         complaints.push(format!("floors exceed the capacity by {}", division.unmet_floor_bytes));
     }
-    // Shares come back sorted by the unique claim name.
-    let by_name: BTreeMap<&str, _> = division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
-    claims
-        .iter()
-        .zip(parties)
-        .map(|(claim, party)| {
-            let share = by_name[claim.name.as_str()];
-            verdict(account, party, claim, (share.share_bytes, share.bound))
-        })
-        .collect()
+    let shares = in_order(&division, &claims);
+    let all = claims.iter().zip(parties).zip(shares).zip(&lifts);
+    all.map(|(((claim, party), share), lift)| {
+        verdict(account, &Divided { party, claim, share, lift_pct: lift_pct(*lift) })
+    })
+    .collect()
 }
 
-fn verdict(
+/// Shares by weight and size, corrected by feedback; and what it multiplied each with.
+fn corrected(
+    controller: Controller,
     account: &CapacityAccount,
-    party: &Party<'_>,
-    claim: &Claim,
-    (share, bound): (Bytes, Bound),
-) -> Verdict {
+    parties: &[Party<'_>],
+    claims: &mut [Claim],
+) -> Result<(Vec<f64>, Division), ShareError> {
+    let division = divide(account.capacity, claims)?;
+    let lifts = lifts(controller, parties, claims, &in_order(&division, claims));
+    if lifts.iter().all(|l| lift_pct(*l) == 100) {
+        return Ok((lifts, division));
+    }
+    for (claim, lift) in claims.iter_mut().zip(&lifts) {
+        claim.basis = lifted(claim.basis, *lift).min(MAX_BYTES);
+    }
+    Ok((lifts, divide(account.capacity, claims)?))
+}
+
+/// Shares come back sorted by the unique name of the claim.
+fn in_order<'a>(division: &'a Division, claims: &[Claim]) -> Vec<&'a Share> {
+    let by_name: BTreeMap<&str, _> = division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
+    claims.iter().map(|c| by_name[c.name.as_str()]).collect()
+}
+
+/// What came of the division for one.
+struct Divided<'a, 'b> {
+    party: &'b Party<'a>,
+    claim: &'b Claim,
+    share: &'b Share,
+    lift_pct: u32,
+}
+
+fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
+    let Divided { party, claim, share, lift_pct } = *divided;
     let memory = &party.group.memory;
     Verdict {
         name: party.name.clone(),
@@ -133,26 +162,26 @@ fn verdict(
         demand: claim.demand,
         held: memory.current,
         swapped: memory.swap,
-        share,
-        bound,
+        share: share.share_bytes,
+        bound: share.bound,
         floor: claim.floor,
         max: claim.max,
-        lift_pct: lift_pct(party.estimate.lift),
+        lift_pct,
         rung: None,
         refaults_per_sec: party.estimate.refaults_per_sec,
         doing: party.estimate.doing,
         stall_pct: memory.pressure.map(|p| percent(p.some.avg10_pct)),
-        reason: Reason(explain(account, party, claim, (share, bound))),
+        reason: Reason(explain(account, divided)),
     }
 }
 
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "between a quarter and four times 100"
+    reason = "a small factor times 100; a cast saturates"
 )]
 fn lift_pct(lift: f64) -> u32 {
-    (lift.exp2() * 100.0).round() as u32
+    (lift * 100.0).round() as u32
 }
 
 #[expect(
@@ -164,12 +193,9 @@ fn percent(value: f32) -> Percent {
     Percent(value.clamp(0.0, 100.0).round() as u8)
 }
 
-fn explain(
-    account: &CapacityAccount,
-    party: &Party<'_>,
-    claim: &Claim,
-    (share, bound): (Bytes, Bound),
-) -> String {
+fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
+    let Divided { party, claim, share, lift_pct } = *divided;
+    let (share, bound) = (share.share_bytes, share.bound);
     if !party.entitlement.managed {
         return "not managed: left alone".to_owned();
     }
@@ -186,10 +212,12 @@ fn explain(
                     format!("{used} used over time (nothing promised)")
                 }
             };
-            let felt = match lift_pct(party.estimate.lift) {
+            let felt = match lift_pct {
                 100 => String::new(),
-                lift @ 101.. => format!(", {lift} % of that because it stalls more than others"),
-                lift => format!(", {lift} % of that because it stalls less than others"),
+                lift @ 101.. => {
+                    format!(", {lift} % of that because it suffers more than others without")
+                }
+                lift => format!(", {lift} % of that because it suffers less than others without"),
             };
             format!(
                 "{} is asked for and {} is there: weight {} and {size}{felt} keep {share}, {kept} % of its need",

@@ -215,7 +215,7 @@ pub const POLICIES: [Policy; 13] = [
     peer("oomd's senpai with immediate backoff, MGLRU", "senpai-backoff"),
     peer("oomd's senpai by limit, MGLRU", "senpai-limit"),
     peer("systemd-oomd, MGLRU", "systemd-oomd"),
-    peer("ctlmgr 1:1 with stall feedback, MGLRU", "act-both"),
+    peer("ctlmgr 1:1 by shares only, MGLRU", "act-shares"),
     peer("ctlmgr 1:1 by stall only, MGLRU", "act-stall"),
     policy("ctlmgr 1:1, MGLRU", "act", 100, "mglru"),
     policy("ctlmgr 1:1, classic LRU", "act", 100, "classic"),

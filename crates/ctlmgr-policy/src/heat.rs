@@ -1,0 +1,123 @@
+//! Heat: how much a workload suffers for each part of its set that is not in memory.
+//!
+//! # Problem
+//! How much a workload waits for memory says little of how much it would wait with a little more:
+//! that depends on what it has now. A controller that only follows the waiting has to grope for
+//! where it is equal, slowly, and what it finds depends on where it began.
+//!
+//! # Approach
+//! Of a set that is touched evenly, a missing part m costs waiting in proportion: s/(1 − s) = a · m
+//! with s the part of time stalled. The slope a is the *heat*. It is the workload's own, does
+//! not change when its share does, and so is learned once and good for every share.
+//!
+//! # Terms
+//! *Missing*: the part of demand that is not in memory. *Stalled*: the part of time in which tasks
+//! waited for memory, PSI `some` of the cgroup. *Exposure*: time that was not stalled, times the
+//! part missing.
+//!
+//! # Algorithm
+//! Heat is seconds stalled by exposure, both sums fading by half per [`HALF_LIFE`]. What happens
+//! while less than [`LEAST_MISSING`] is missing, or while the workload is held back on purpose, says nothing
+//! and does not count. Little exposure says little: the heat of all together is mixed in with
+//! the weight of [`PRIOR_SECS`].
+//!
+//! # Properties
+//! A steady workload's heat does not depend on how much it is given; twice the waiting is twice the
+//! heat; without exposure it is that of all.
+
+use ctlmgr_model::Millis;
+use serde::{Deserialize, Serialize};
+
+/// How fast what was seen is forgotten.
+const HALF_LIFE: Millis = Millis(30_000);
+/// Less than this part missing explains no waiting.
+const LEAST_MISSING: f64 = 0.02;
+/// Exposure, in seconds, that is believed as much as what is known of all.
+const PRIOR_SECS: f64 = 0.3;
+
+/// What was seen of one workload's waiting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Heat {
+    /// Seconds stalled while something was missing; faded.
+    stalled_secs: f64,
+    /// Seconds not stalled, times the part missing; faded.
+    exposed_secs: f64,
+}
+
+impl Heat {
+    /// After `passed`, in which `missing` was missing and the tasks stalled for the part `stalled`.
+    pub(crate) fn next(self, passed: Millis, missing: f64, stalled: Option<f64>) -> Heat {
+        let secs = secs(passed);
+        let keep = (-secs / self::secs(HALF_LIFE)).exp2();
+        let (stalled_secs, exposed_secs) = match stalled {
+            Some(part) if missing >= LEAST_MISSING => (part * secs, (1.0 - part) * missing * secs),
+            _ => (0.0, 0.0),
+        };
+        Heat {
+            stalled_secs: self.stalled_secs * keep + stalled_secs,
+            exposed_secs: self.exposed_secs * keep + exposed_secs,
+        }
+    }
+
+    /// All of them as if they were one; `None` if nobody was seen missing anything.
+    pub(crate) fn of_all(all: impl Iterator<Item = Heat>) -> Option<f64> {
+        let (stalled, exposed) =
+            all.fold((0.0, 0.0), |sum, h| (sum.0 + h.stalled_secs, sum.1 + h.exposed_secs));
+        (stalled > 0.0 && exposed > 0.0).then(|| stalled / exposed)
+    }
+
+    /// As a multiple of that of all.
+    pub(crate) fn relative(self, to_all: f64) -> f64 {
+        let own = (self.stalled_secs + to_all * PRIOR_SECS) / (self.exposed_secs + PRIOR_SECS);
+        own / to_all
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds between readings are few")]
+fn secs(span: Millis) -> f64 {
+    span.0 as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a set of this heat stalls with this part missing.
+    fn stalled(heat: f64, missing: f64) -> f64 {
+        heat * missing / (1.0 + heat * missing)
+    }
+
+    fn seen(heat: f64, missing: impl Iterator<Item = f64>) -> Heat {
+        missing.fold(Heat::default(), |h, m| h.next(Millis(1000), m, Some(stalled(heat, m))))
+    }
+
+    #[test]
+    fn what_says_nothing_does_not_count() {
+        let none = Heat::default();
+        assert_eq!(none.next(Millis(1000), 0.0, Some(0.9)), none);
+        assert_eq!(none.next(Millis(1000), 0.5, None), none);
+        assert_eq!(Heat::of_all([none].into_iter()), None);
+        assert_eq!(none.relative(3.0), 1.0);
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_depend_on_what_is_given(
+            heat in 0.1f64..20.0, parts in proptest::collection::vec(0.05f64..0.9, 20..60)
+        ) {
+            let of = |list: &[f64]| Heat::of_all([seen(heat, list.iter().copied())].into_iter()).unwrap();
+            prop_assert!((of(&parts) / heat - 1.0).abs() < 1e-9);
+            prop_assert!((of(&parts[..10]) / heat - 1.0).abs() < 1e-9);
+        }
+
+        #[test]
+        fn it_lies_between_its_own_and_that_of_all(
+            heat in 0.1f64..20.0, all in 0.1f64..20.0, missing in 0.05f64..0.9, secs in 1usize..60
+        ) {
+            let relative = seen(heat, std::iter::repeat_n(missing, secs)).relative(all);
+            let (low, high) = ((heat / all).min(1.0), (heat / all).max(1.0));
+            prop_assert!(relative >= low * 0.999 && relative <= high * 1.001, "{relative}");
+        }
+    }
+}
