@@ -70,7 +70,7 @@ struct Memory {
     /// Where pages go.
     #[arg(long, default_value = "disk", value_parser = ["disk", "zram", "zswap", "none"])]
     swap: String,
-    /// Only policies whose name contains this.
+    /// Only policies whose name contains this, or one of these with | between them.
     #[arg(long, default_value = "")]
     only: String,
 }
@@ -101,8 +101,8 @@ fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     let scene = SCENES.iter().find(|s| s.name == memory.scene).context("no such scene")?;
     let mut results =
         Results { scene, step_secs: memory.step_secs, swap: &memory.swap, runs: Vec::new() };
-    let is_wanted =
-        |p: &Policy| p.name.contains(memory.only.as_str()) && (memory.peers || !p.is_peer);
+    let is_named = |p: &Policy| memory.only.split('|').any(|part| p.name.contains(part));
+    let is_wanted = |p: &Policy| is_named(p) && (memory.peers || !p.is_peer);
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=memory.runs {
         for (i, policy) in POLICIES.iter().enumerate().filter(|(_, p)| is_wanted(p)) {

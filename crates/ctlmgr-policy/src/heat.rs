@@ -17,9 +17,10 @@
 //!
 //! # Algorithm
 //! Heat is seconds stalled by exposure, both sums fading by half per [`HALF_LIFE`]. What happens
-//! while less than [`LEAST_MISSING`] is missing, or while the workload is held back on purpose, says nothing
-//! and does not count. Little exposure says little: the heat of all together is mixed in with
-//! the weight of [`PRIOR_SECS`].
+//! while less than [`LEAST_MISSING`] is missing says nothing and does not count. Little exposure says
+//! little: the heat of all together is mixed in with the weight of [`PRIOR_SECS`]. Being held back by
+//! a memory.high counts like any other waiting: not to count it was tried, and what was known of who
+//! is held back for long then hung on when that began.
 //!
 //! # Properties
 //! A steady workload's heat does not depend on how much it is given; twice the waiting is twice the
@@ -47,10 +48,11 @@ pub(crate) struct Heat {
 impl Heat {
     /// After `passed`, in which `missing` was missing and the tasks stalled for the part `stalled`.
     pub(crate) fn next(self, passed: Millis, missing: f64, stalled: Option<f64>) -> Heat {
-        let secs = secs(passed);
-        let keep = (-secs / self::secs(HALF_LIFE)).exp2();
+        let keep = (-secs(passed) / secs(HALF_LIFE)).exp2();
         let (stalled_secs, exposed_secs) = match stalled {
-            Some(part) if missing >= LEAST_MISSING => (part * secs, (1.0 - part) * missing * secs),
+            Some(part) if missing >= LEAST_MISSING => {
+                (part * secs(passed), (1.0 - part) * missing * secs(passed))
+            }
             _ => (0.0, 0.0),
         };
         Heat {

@@ -21,7 +21,7 @@
 //! stays, unless the settings say otherwise; with a gap in the reading no step takes anything from
 //! anybody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, OnOverride,
@@ -31,7 +31,7 @@ use ctlmgr_model::{
 use crate::aging::age;
 use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
-use crate::demand::{Estimate, estimate_all};
+use crate::demand::estimate_all;
 use crate::freeze::{AWAKE, Frozen};
 use crate::ladder::Ladder;
 use crate::order::order;
@@ -46,8 +46,7 @@ use crate::verdict::{Party, parties, verdicts};
 /// `state` is what the last call returned, plus what [`State::learn`] was told since.
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
     let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let mut estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
-    keep_heat(&state, snapshot, &mut estimates);
+    let estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
     let mut state = State { estimates, ..state };
     let parties = parties(settings, &state, snapshot);
     let demand = parties.iter().map(|p| p.estimate.demand).sum();
@@ -68,16 +67,6 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     state.braked = braked;
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
     (plan, state)
-}
-
-/// Who is held back waits because of us, which says nothing of its heat.
-fn keep_heat(before: &State, snapshot: &Snapshot, estimates: &mut BTreeMap<CgroupId, Estimate>) {
-    for group in snapshot.workloads.iter().map(|w| &w.group) {
-        let last = before.estimates.get(&group.id).filter(|_| before.braked.contains(&group.path));
-        if let (Some(last), Some(estimate)) = (last, estimates.get_mut(&group.id)) {
-            estimate.heat = last.heat;
-        }
-    }
 }
 
 /// What comes of one cycle.

@@ -11,7 +11,7 @@
 //! the kernel would reclaim the difference within the write, in PID 1 (facts §3.2).
 //!
 //! # Terms
-//! *Ceiling*: share + the larger of 64 MiB and 10 %. *Free*: what is free above the kernel's
+//! *Ceiling*: share + the larger of 32 MiB and 10 %. *Free*: what is free above the kernel's
 //! watermark, or what nobody asks for if that is more. *Room*: half of it. *Near*, *tense*, *suffering*: [`crate::scene`].
 //!
 //! # Algorithm
@@ -38,7 +38,7 @@ use crate::scene::{Keeping, Scene};
 /// Standstill (`full`, 10 s) of the throttled one at which it is let off a little, in per cent.
 const GUARD: f32 = 20.0;
 /// Least room above the share, and least step.
-const ROOM: Bytes = Bytes::mib(64);
+const ROOM: Bytes = Bytes::mib(32);
 const STEP: Bytes = Bytes::mib(16);
 const ROOM_PART: Percent = Percent(10);
 /// Who holds less than this part of the machine has no ramp: it would be many writes for little.
