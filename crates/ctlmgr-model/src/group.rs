@@ -167,6 +167,10 @@ pub struct MemorySample {
     pub refault_anon: u64,
     /// The same for page cache.
     pub refault_file: u64,
+    /// Those of them that came back so soon that they are of the working set
+    /// (`workingset_activate_file`).
+    #[serde(default)]
+    pub activate_file: u64,
     /// `memory.events`.
     pub events: MemoryEvents,
     /// `memory.pressure`, absent where PSI is off.

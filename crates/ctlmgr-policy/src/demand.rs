@@ -7,9 +7,13 @@
 //! # Approach
 //! Working set = anonymous + shared + active file + unreclaimable kernel memory, plus what is
 //! coming back: the swapped part, as far as the rate of anonymous refaults would bring it back
-//! within [`RETURN_HORIZON_SECS`]. Page cache that is read again shows itself: the kernel puts it
-//! on the active list. Rises count at once, falls decay, so that a short dip does not cost
-//! the protection that the next burst needs.
+//! within [`RETURN_HORIZON_SECS`]. Page cache that is read again shows itself in two ways. What is
+//! mapped, the kernel puts on the active list. What is read by file descriptor stays on the inactive one
+//! under MGLRU, however hot it is, and shows only once it is missed: it comes back so soon that the
+//! kernel counts it as of the working set (`workingset_activate_file`). The rate of that says how much
+//! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
+//! much more is missing ([`GROWTH_SECS`]). Rises count at once, falls decay, so that a short dip does not
+//! cost the protection that the next burst needs.
 //!
 //! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
 //! does not earn entitlement (design §5).
@@ -18,7 +22,7 @@
 //! demand ≤ max; demand never below the present working set; without new samples nothing changes;
 //! basis lies between its old value and demand; at first sight everything in swap counts, because
 //! what is not known must not tighten anything. A scan that fills page cache asks for nothing, nor
-//! does it make cold swap look warm; a fork server counts what it shares once; a burst counts at
+//! does it make cold swap look warm; cache that is missed asks for what there is of it and more; a fork server counts what it shares once; a burst counts at
 //! once and fades; a leak does not earn basis.
 
 use ctlmgr_model::{
@@ -31,6 +35,9 @@ use crate::probe::Probe;
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
+/// A set of page cache is taken to miss what comes back in this time, in seconds: less than it takes to
+/// touch a warm set once, so that nothing is asked for twice.
+const GROWTH_SECS: u64 = 2;
 /// A basis is never below this much of demand: what a small newcomer needs to live.
 pub(crate) const LIVING: Bytes = Bytes::mib(64);
 
@@ -44,6 +51,9 @@ pub(crate) struct Estimate {
     pub refaults: u64,
     #[serde(default)]
     pub refaults_anon: u64,
+    /// Page cache of the working set that came back; `None` from before that was counted.
+    #[serde(default)]
+    pub activated: Option<u64>,
     pub refaults_per_sec: u64,
     pub seen: Activity,
     pub doing: Doing,
@@ -132,6 +142,7 @@ pub(crate) fn estimate(
             basis,
             refaults,
             refaults_anon: memory.refault_anon,
+            activated: Some(memory.activate_file),
             refaults_per_sec,
             seen,
             doing,
@@ -146,7 +157,9 @@ pub(crate) fn estimate(
         _ => (per_sec(last.refaults, refaults, passed), doing(&last.seen, &seen, passed)),
     };
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
-    let now = capped(working_set(memory) + returning(memory, anon_rate), memory.max);
+    let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
+    let coming = returning(memory, anon_rate) + needed_cache(memory, cache_rate);
+    let now = capped(working_set(memory) + coming, memory.max);
     let faded = toward(last.demand, now, passed, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
     Estimate {
@@ -155,6 +168,7 @@ pub(crate) fn estimate(
         basis: toward(last.basis, demand, passed, settings.basis_half_life),
         refaults,
         refaults_anon: memory.refault_anon,
+        activated: Some(memory.activate_file),
         refaults_per_sec: rate,
         seen,
         doing,
@@ -187,7 +201,8 @@ pub(crate) fn lifted(basis: Bytes, lift: f64) -> Bytes {
 /// The part of `demand` that is not in memory.
 #[expect(clippy::cast_precision_loss, reason = "a part needs no exact bytes")]
 fn missing(memory: &MemorySample, demand: Bytes) -> f64 {
-    (demand - working_set(memory)).0 as f64 / demand.0.max(1) as f64
+    let held = working_set(memory) + memory.inactive_file;
+    (demand - held).0 as f64 / demand.0.max(1) as f64
 }
 
 /// Estimates for all groups of a snapshot; what vanished is forgotten.
@@ -210,6 +225,12 @@ fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
     let away = memory.swap - memory.swapcached;
     let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
     away.min(Bytes(wanted))
+}
+
+/// Page cache on the inactive list, and beyond memory, that is missed when it is not there.
+fn needed_cache(memory: &MemorySample, activated_per_sec: u64) -> Bytes {
+    let within = |secs: u64| Bytes(activated_per_sec.saturating_mul(Bytes::PAGE.0 * secs));
+    within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS))
 }
 
 fn capped(demand: Bytes, max: Limit) -> Bytes {
@@ -324,6 +345,29 @@ mod tests {
             ..sample(Bytes::mib(50))
         };
         assert_eq!(follow((0..60).map(server)).demand, Bytes::mib(450));
+    }
+
+    /// Read by file descriptor, under MGLRU: never active, and missed once others took of it.
+    #[test]
+    fn page_cache_that_is_missed_is_need_and_no_more_than_its_set() {
+        // 700 MiB, each page read every three seconds; a second after it was squeezed to 250.
+        let squeezed = |held: u64, activate_file: u64| MemorySample {
+            inactive_file: Bytes::mib(held),
+            activate_file,
+            ..sample(Bytes::mib(20))
+        };
+        let rate = |held: u64| (700 - held) * 256 / 3;
+        let first = follow([squeezed(250, 0), squeezed(250, rate(250))].into_iter());
+        assert!(first.demand > Bytes::mib(500) && first.demand < Bytes::mib(720));
+        // As it gets what it asks for it asks for no more than it has.
+        let settled = follow((0..600u64).scan(0, |sum, second| {
+            let held = (250 + second * 10).min(700);
+            *sum += rate(held);
+            Some(squeezed(held, *sum))
+        }));
+        assert!(settled.demand < Bytes::mib(720), "{}", settled.demand);
+        let unmissed = follow((0..10).map(|_| squeezed(700, 5_000)));
+        assert_eq!(unmissed.demand, Bytes::mib(20), "what nobody misses may be a scan");
     }
 
     #[test]

@@ -132,6 +132,7 @@ pub struct MemoryStat {
     swapcached: u64,
     refault_anon: u64,
     refault_file: u64,
+    activate_file: u64,
 }
 
 /// `memory.stat`.
@@ -149,6 +150,7 @@ pub fn parse_stat(text: &str) -> Option<MemoryStat> {
             "swapcached" => &mut stat.swapcached,
             "workingset_refault_anon" => &mut stat.refault_anon,
             "workingset_refault_file" => &mut stat.refault_file,
+            "workingset_activate_file" => &mut stat.activate_file,
             _ => continue,
         };
         *slot = count;
@@ -178,6 +180,7 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
         swapcached: Bytes(stat.swapcached),
         refault_anon: stat.refault_anon,
         refault_file: stat.refault_file,
+        activate_file: stat.activate_file,
         events: read(dir, "memory.events", parse_events)?.unwrap_or_default(),
         // Reading fails with EOPNOTSUPP where PSI is off; that is an absence, not a fault.
         pressure: read(dir, "memory.pressure", parse_pressure).ok().flatten(),
