@@ -183,6 +183,10 @@ pub struct Activity {
     /// `usage_usec` of `cpu.stat` and, over all devices, `io.stat`.
     #[serde(flatten)]
     pub io: Io,
+    /// Time in which a task waited for a disk, in microseconds (`io.pressure`, `some`); absent where
+    /// PSI is off.
+    #[serde(default)]
+    pub disk_wait_usec: Option<u64>,
     /// Whether a process lives here or below (`populated` of `cgroup.events`).
     pub is_populated: bool,
     /// Whether its processes are stopped by the freezer, as `docker pause` does (`frozen`).

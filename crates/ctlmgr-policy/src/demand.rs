@@ -176,7 +176,7 @@ pub(crate) fn estimate(
         heat: last.heat.next(
             passed,
             missing(memory, last.demand),
-            last.stall.part(memory.pressure, passed),
+            waiting(&last, memory, &seen, passed),
         ),
         probe: last.probe,
     }
@@ -199,10 +199,8 @@ pub(crate) fn lifted(basis: Bytes, lift: f64) -> Bytes {
 }
 
 /// The part of `demand` that is not in memory.
-#[expect(clippy::cast_precision_loss, reason = "a part needs no exact bytes")]
 fn missing(memory: &MemorySample, demand: Bytes) -> f64 {
-    let held = working_set(memory) + memory.inactive_file;
-    (demand - held).0 as f64 / demand.0.max(1) as f64
+    part_of((demand - (working_set(memory) + memory.inactive_file)).0, demand.0)
 }
 
 /// Estimates for all groups of a snapshot; what vanished is forgotten.
@@ -225,6 +223,26 @@ fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
     let away = memory.swap - memory.swapcached;
     let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
     away.min(Bytes(wanted))
+}
+
+/// Part of the time in which tasks waited for what had been in memory. The kernel's memory pressure
+/// counts waiting for pages of the working set only, and under MGLRU what comes back late is none of
+/// it; so waiting for disks counts too, as far as what was read had been in memory.
+fn waiting(last: &Estimate, memory: &MemorySample, seen: &Activity, passed: Millis) -> Option<f64> {
+    let own = last.stall.part(memory.pressure, passed)?;
+    let disk = last.seen.disk_wait_usec.zip(seen.disk_wait_usec).map_or(0.0, |(before, now)| {
+        let refaults = memory.refault_anon + memory.refault_file;
+        let came_back = refaults.saturating_sub(last.refaults).saturating_mul(Bytes::PAGE.0);
+        let read = seen.io.read - last.seen.io.read;
+        part_of(per_sec(before, now, passed), 1_000_000) * part_of(came_back, read.0)
+    });
+    Some(own.max(disk))
+}
+
+/// `amount / of`, at most 1; 0 of nothing.
+#[expect(clippy::cast_precision_loss, reason = "a part needs no exact numbers")]
+fn part_of(amount: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { (amount as f64 / of as f64).min(1.0) }
 }
 
 /// Page cache on the inactive list, and beyond memory, that is missed when it is not there.
@@ -368,6 +386,30 @@ mod tests {
         assert!(settled.demand < Bytes::mib(720), "{}", settled.demand);
         let unmissed = follow((0..10).map(|_| squeezed(700, 5_000)));
         assert_eq!(unmissed.demand, Bytes::mib(20), "what nobody misses may be a scan");
+    }
+
+    #[test]
+    fn waiting_counts_as_far_as_what_was_read_had_been_in_memory() {
+        let at = |second: u64, read_mib: u64| {
+            let io = ctlmgr_model::Io { read: Bytes::mib(read_mib), ..Default::default() };
+            let disk_wait_usec = Some(second * 500_000);
+            Activity { io, disk_wait_usec, ..Activity::default() }
+        };
+        let line = ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec: 0 };
+        let memory = |refault_anon| MemorySample {
+            refault_anon,
+            pressure: Some(Pressure { some: line, full: line }),
+            ..sample(Bytes::mib(100))
+        };
+        let first = estimate(&settings(), None, Millis(0), &memory(0), at(0, 0));
+        let waits = |refaults, read| waiting(&first, &memory(refaults), &at(1, read), Millis(1000));
+        assert_eq!(waits(512, 2), Some(0.5), "all of it came back");
+        assert_eq!(waits(512, 4), Some(0.25), "half of what was read");
+        assert_eq!(waits(0, 4), Some(0.0), "its own reading is no lack of memory");
+        assert_eq!(waits(0, 0), Some(0.0));
+        let mut blind = memory(512);
+        blind.pressure = None;
+        assert_eq!(waiting(&first, &blind, &at(1, 2), Millis(1000)), None);
     }
 
     #[test]

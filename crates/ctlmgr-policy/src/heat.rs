@@ -12,8 +12,8 @@
 //!
 //! # Terms
 //! *Missing*: the part of demand that is not in memory. *Stalled*: the part of time in which tasks
-//! waited for memory, PSI `some` of the cgroup. *Exposure*: time that was not stalled, times the
-//! part missing.
+//! waited for what had been in memory ([`crate::demand`]). *Exposure*: time that was not stalled,
+//! times the part missing.
 //!
 //! # Algorithm
 //! Heat is seconds stalled by exposure, both sums fading by half per [`HALF_LIFE`]. What happens

@@ -195,7 +195,9 @@ pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
     let io = read(dir, "io.stat", parse_io).ok().flatten();
     let state = read(dir, "cgroup.events", parse_state).ok().flatten();
     let cpu_usec = read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default();
+    let pressure = read(dir, "io.pressure", parse_pressure).ok().flatten();
     Activity {
+        disk_wait_usec: pressure.map(|p| p.some.total_usec),
         io: Io { cpu_usec, ..io.unwrap_or_default() },
         is_populated: state.unwrap_or_default().0,
         is_frozen: state.unwrap_or_default().1,

@@ -52,8 +52,7 @@ fn an_idle_class_stands_still_until_its_user_wants_something_of_it() -> Result<(
     scene.ctlmgr.stop_and_expect_pristine()
 }
 
-/// The hand of the last rung. When it is raised is tried against the simulated kernel: here the disk
-/// is too fast, beside the processors, for the host to stand still.
+/// The hand of the last rung, and how it treats whom.
 #[test]
 fn a_container_and_a_unit_are_stopped_in_good_order() -> Result<()> {
     let stop = |target: &Stoppable, grace_ms: u64| -> Result<Outcome> {
@@ -80,6 +79,67 @@ fn a_container_and_a_unit_are_stopped_in_good_order() -> Result<()> {
     ensure!(matches!(&absent, Outcome::Failed(said) if said.contains("not loaded")), "{absent:?}");
     drop((kind, deaf));
     Ok(())
+}
+
+/// Swap is off as long as this lives.
+struct SwapOff;
+
+impl SwapOff {
+    fn now() -> Result<SwapOff> {
+        sh("swapoff -a")?;
+        Ok(SwapOff)
+    }
+}
+
+impl Drop for SwapOff {
+    fn drop(&mut self) {
+        let _ = sh("swapon -a");
+    }
+}
+
+fn available_mib() -> Result<u64> {
+    let kib = sh("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo")?;
+    Ok(kib.parse::<u64>()? / 1024)
+}
+
+/// Without swap, a service that lives by page cache, and an idle class that grows until nothing is left:
+/// slowly, because the kernel's own OOM killer comes not long after.
+#[test]
+fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<()> {
+    install_hog()?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    sh("printf '[memory]\\nthrottle = false\\nkill = [\"idle\"]\\nkill_grace_secs = 5\\n' \
+        >/etc/ctlmgr/config.d/96-rungs.toml; systemctl reload ctlmgr; mkdir -p /var/tmp/rungs")?;
+    let swap_off = SwapOff::now()?;
+    let web = Container::run(
+        "web",
+        "-v /var/tmp/rungs:/set --memory-reservation 400m --label ctlmgr.class=high \
+         lab-hog /hog --size 400 --rate 80 --threads 2 --file /set/web",
+    )?;
+    eventually("web has its page cache", || Ok(web.knob("memory.current")? > 395 << 20))?;
+    let available = available_mib()?;
+    let batch = Container::run(
+        "batch",
+        &format!(
+            "--label ctlmgr.class=idle lab-hog /hog --first {} --size {} --steps 220 --step-secs 1 \
+             --rate 1 --threads 4",
+            available - 120,
+            available + 100
+        ),
+    )?;
+    let journal = || sh("journalctl -u ctlmgr -o verbose --no-pager | grep F_REASON");
+    eventually("memory is nearly used up", || Ok(available_mib()? < 100))?;
+    eventually("batch is asked", || Ok(journal()?.contains("asked by its memory pressure")))?;
+    let state =
+        |name: &str, field: &str| sh(&format!("docker inspect -f '{{{{.State.{field}}}}}' {name}"));
+    eventually("batch is stopped", || Ok(state("batch", "Running")? == "false"))?;
+    ensure!(state("batch", "OOMKilled")? == "false", "the kernel was faster");
+    ensure!(state("web", "Running")? == "true");
+    let reasons = journal()?;
+    ensure!(reasons.contains("memory is used up and web (weight 400"), "{reasons}");
+    drop((web, batch, swap_off));
+    sh("rm -r /etc/ctlmgr/config.d/96-rungs.toml /var/tmp/rungs")?;
+    ctlmgr.stop_and_expect_pristine()
 }
 
 #[test]
