@@ -92,7 +92,7 @@ pub const KEYS: &[Key] = &[
         "controller",
         "\"shares\", \"stall\" or \"both\"",
         "\"both\"",
-        "What shares follow: weight and size, what the workloads feel (PSI), or both.",
+        "What shares follow: weight and size, what the workloads feel (how long they wait for memory), or both.",
     ),
     key(
         "memory",
@@ -164,7 +164,7 @@ pub const KEYS: &[Key] = &[
         "spared",
         "list of patterns",
         "[\"ctlmgr*\", \"docker.*\", \"containerd.*\", \"dbus*\", \"ssh*\", \"systemd-*\", \"init.scope\"]",
-        "Units that are never limited or stopped, and keep three quarters of what they need in any case.",
+        "Units that are never limited or stopped, and keep three quarters of what they used of late.",
     ),
     key(
         "starts",

@@ -222,7 +222,7 @@ pub struct Verdict {
     pub weight_from: String,
     /// Memory promised, if any.
     pub promise: Option<Bytes>,
-    /// Size basis: the promise, else slow-moving demand.
+    /// Size basis: the promise, else slow-moving demand; corrected by what it and others feel.
     pub basis: Bytes,
     /// Estimated working set.
     pub demand: Bytes,
@@ -238,7 +238,7 @@ pub struct Verdict {
     pub floor: Bytes,
     /// Hard limit (memory.max), if any.
     pub max: Option<Bytes>,
-    /// What stall feedback makes of the basis, in per cent of it.
+    /// What that correction is, in per cent of the uncorrected basis.
     pub lift_pct: u32,
     /// The strongest rung that is in force for it now.
     pub rung: Option<Rung>,

@@ -158,8 +158,8 @@ pub(crate) fn estimate(
     };
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
     let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
-    let coming = returning(memory, anon_rate) + needed_cache(memory, cache_rate);
-    let now = capped(working_set(memory) + coming, memory.max);
+    let cache = needed_cache(memory, cache_rate);
+    let now = capped(working_set(memory) + returning(memory, anon_rate) + cache, memory.max);
     let faded = toward(last.demand, now, passed, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
     Estimate {
@@ -175,7 +175,7 @@ pub(crate) fn estimate(
         stall: last.stall.next(memory.pressure, passed),
         heat: last.heat.next(
             passed,
-            missing(memory, last.demand),
+            missing(memory, last.demand, cache),
             waiting(&last, memory, &seen, passed),
         ),
         probe: last.probe,
@@ -198,9 +198,12 @@ pub(crate) fn lifted(basis: Bytes, lift: f64) -> Bytes {
     Bytes((basis.0 as f64 * lift) as u64)
 }
 
-/// The part of `demand` that is not in memory.
-fn missing(memory: &MemorySample, demand: Bytes) -> f64 {
-    part_of((demand - (working_set(memory) + memory.inactive_file)).0, demand.0)
+/// The part of `demand` that was taken and is not in memory. What a workload gave up by itself is in demand
+/// for a while, but nowhere else.
+fn missing(memory: &MemorySample, demand: Bytes, cache: Bytes) -> f64 {
+    let held = working_set(memory) + cache.min(memory.inactive_file);
+    let taken = (memory.swap - memory.swapcached) + (cache - memory.inactive_file);
+    part_of((demand - held).min(taken).0, demand.0)
 }
 
 /// Estimates for all groups of a snapshot; what vanished is forgotten.
@@ -229,6 +232,9 @@ fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
 /// counts waiting for pages of the working set only, and under MGLRU what comes back late is none of
 /// it; so waiting for disks counts too, as far as what was read had been in memory.
 fn waiting(last: &Estimate, memory: &MemorySample, seen: &Activity, passed: Millis) -> Option<f64> {
+    if last.seen.is_frozen || seen.is_frozen {
+        return None;
+    }
     let own = last.stall.part(memory.pressure, passed)?;
     let disk = last.seen.disk_wait_usec.zip(seen.disk_wait_usec).map_or(0.0, |(before, now)| {
         let refaults = memory.refault_anon + memory.refault_file;

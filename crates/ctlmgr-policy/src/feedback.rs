@@ -18,20 +18,23 @@
 //! divided by what it was.
 //!
 //! # Algorithm
-//! For the managed workloads that give way by weight and use no more than they were promised: m = min(U
-//! · m₀ / h, most), with h within 1/[`MOST`]–[`MOST`] and the level U such that together they miss as
-//! much as before. *most* leaves the floor, and [`LEAST`] of the share. Found by bisection,
-//! because the sum does not fall as U rises. Everybody else keeps its share: who uses more than
-//! was promised has no claim to relief, and who has all it needs does not lose it because others
-//! suffer.
+//! For the managed workloads that give way by weight: m = min(U · m₀ / h, most), with h within
+//! 1/[`MOST`]–[`MOST`] and the level U such that together they miss as much as before. *most* leaves the
+//! floor, and [`LEAST`] of the share; of who is little known ([`Heat::known`]) little more than m₀. Who uses
+//! more than was promised, or without a promise more than it did of late, does not get below m₀: it has
+//! no claim to relief from that. U is found by bisection, because the sum does not fall as U rises.
+//! Everybody else keeps its share: who has all it needs does not lose it because others suffer. Where
+//! floors do not fit nobody with a floor is left to give, and nothing is corrected.
 //!
 //! # Properties
 //! Equal heat moves nothing; what is given and taken adds up to nothing; of two alike the hotter
 //! one never misses more; nobody falls below its floor or [`LEAST`] of its share, or gets more than
-//! it needs; nobody who does not give way by weight is moved.
+//! it needs; who uses more than its due gains nothing; who is not known loses nothing; nobody who does not
+//! give way by weight is moved.
 
 use ctlmgr_model::{Bound, Bytes, Controller, Percent, VerdictKind};
 
+use crate::demand::basis;
 use crate::heat::Heat;
 use crate::share::{Claim, Share};
 use crate::verdict::Party;
@@ -52,13 +55,14 @@ struct Sufferer {
     share: f64,
     /// Missing by weight and size, over heat.
     scaled: f64,
-    /// Missing at most.
+    /// Missing at least and at most.
+    least: f64,
     most: f64,
 }
 
 impl Sufferer {
     fn missing(&self, level: f64) -> f64 {
-        (level * self.scaled).min(self.most)
+        (level * self.scaled).min(self.most).max(self.least)
     }
 }
 
@@ -77,15 +81,19 @@ pub(crate) fn lifts(
         return lifts;
     };
     let sufferer = |i: &usize| {
+        let own = parties[*i].estimate.heat;
         let weight = match controller {
             Controller::Stall => f64::from(parties[*i].entitlement.weight.get()) / 100.0,
             Controller::Shares | Controller::Both => 1.0,
         };
-        let heat = (parties[*i].estimate.heat.relative(of_all) * weight).clamp(1.0 / MOST, MOST);
+        let heat = (own.relative(of_all) * weight).clamp(1.0 / MOST, MOST);
         let (need, share) = (amount(claims[*i].demand), amount(shares[*i].share_bytes));
-        let least = amount(claims[*i].floor).max(share * LEAST);
-        let scaled = (1.0 - share / need) / heat;
-        Sufferer { index: *i, need, share, scaled, most: 1.0 - least / need }
+        let missing = 1.0 - share / need;
+        let kept = amount(claims[*i].floor).max(share * LEAST).min(share);
+        // Little known, little taken.
+        let most = missing + (1.0 - kept / need - missing) * own.known();
+        let least = if is_over(&parties[*i]) { missing } else { 0.0 };
+        Sufferer { index: *i, need, share, scaled: missing / heat, least, most }
     };
     let sufferers: Vec<_> = may_move.iter().map(sufferer).collect();
     let level = level(&sufferers);
@@ -110,13 +118,13 @@ fn level(sufferers: &[Sufferer]) -> f64 {
 fn gives_way(party: &Party<'_>, share: &Share) -> bool {
     let is_one = party.kind == VerdictKind::Workload && party.entitlement.managed;
     let is_some = share.share_bytes > Bytes::ZERO;
-    is_one && is_some && share.bound == Bound::Weight && !is_over(party)
+    is_one && is_some && share.bound == Bound::Weight
 }
 
-/// Who uses more than was promised has no claim to relief from that.
+/// Who uses more than was promised, or of late without a promise, has no claim to relief from that.
 fn is_over(party: &Party<'_>) -> bool {
-    let over = |promise: Bytes| party.estimate.demand > promise + promise.scaled(MARGIN);
-    party.entitlement.promise.is_some_and(over)
+    let due = basis(party.entitlement.promise, &party.estimate);
+    party.estimate.demand > due + due.scaled(MARGIN)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "parts of amounts need no exact bytes")]
@@ -209,13 +217,36 @@ mod tests {
     }
 
     #[test]
-    fn who_has_all_it_needs_or_more_than_its_promise_is_not_moved() {
+    fn who_has_all_it_needs_is_not_moved_and_who_takes_too_much_gains_nothing() {
         let small = One { need: 100, ..hot(0.1) };
         let over = One { promise: 200, need: 600, ..hot(9.0) };
         let list = [small, over, hot(1.0), hot(2.0)];
         let all = corrected(Bytes::mib(900), &list);
-        assert_eq!((all[0].0, all[1].0), (all[0].1, all[1].1));
+        assert_eq!(all[0].0, all[0].1);
+        assert!(all[1].1 <= all[1].0 + Bytes(16));
         assert!(all[2].1 < all[2].0 && all[3].1 > all[3].0, "{all:?}");
+        // Nor is it spared for that: cold, it gives like others.
+        let cold =
+            corrected(Bytes::mib(900), &[One { heat: Some(0.3), ..over }, hot(2.0), hot(2.0)]);
+        assert!(cold[0].1 < cold[0].0, "{cold:?}");
+    }
+
+    /// A hog that grew suddenly, waits for what it lacks, and was promised nothing.
+    #[test]
+    fn a_sudden_hog_gains_nothing_by_waiting() {
+        let workload = container("hog", 1, Bytes::mib(1000), None);
+        let mut hog = party(&workload, None, 100);
+        hog.estimate.basis = Bytes::mib(100);
+        assert!(is_over(&hog));
+        hog.estimate.basis = Bytes::mib(1000);
+        assert!(!is_over(&hog), "it used that all the time");
+    }
+
+    #[test]
+    fn who_is_not_known_loses_nothing() {
+        let list = [hot(0.2), hot(5.0), hot(5.0), hot(5.0), PLAIN];
+        let all = corrected(Bytes::mib(1500), &list);
+        assert!(all[4].1 + Bytes(16) >= all[4].0 && all[0].1 < all[0].0, "{all:?}");
     }
 
     fn one() -> impl Strategy<Value = One> {
@@ -223,7 +254,7 @@ mod tests {
         (50u64..900, 50u64..150, 0u64..60, 1u16..1000, heat).prop_map(
             |(promise, used_pct, floor_pct, weight, heat)| {
                 let need = (promise * used_pct / 100).max(1);
-                One { promise, need, floor: need * floor_pct / 300, weight, heat }
+                One { promise, need, floor: need * floor_pct / 60, weight, heat }
             },
         )
     }
@@ -231,7 +262,7 @@ mod tests {
     proptest! {
         #[test]
         fn corrections_add_up_to_nothing_and_keep_bounds(
-            list in proptest::collection::vec(one(), 1..9), part in 20u64..120
+            list in proptest::collection::vec(one(), 1..9), part in 5u64..120
         ) {
             let need: u64 = list.iter().map(|o| o.need).sum();
             let all = corrected(Bytes::mib(need * part / 100), &list);

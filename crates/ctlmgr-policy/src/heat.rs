@@ -20,11 +20,12 @@
 //! while less than [`LEAST_MISSING`] is missing says nothing and does not count. Little exposure says
 //! little: the heat of all together is mixed in with the weight of [`PRIOR_SECS`]. Being held back by
 //! a memory.high counts like any other waiting: not to count it was tried, and what was known of who
-//! is held back for long then hung on when that began.
+//! is held back for long then hung on when that began. Where even who waits most hardly waits
+//! ([`QUIET`]) heats are noise and do not count; up to [`FELT`] they count more and more.
 //!
 //! # Properties
-//! A steady workload's heat does not depend on how much it is given; twice the waiting is twice the
-//! heat; without exposure it is that of all.
+//! A steady workload's heat does not depend on how much it is given; relative to all it lies between its
+//! own and theirs; without exposure it is theirs; where nobody waits it does not count.
 
 use ctlmgr_model::Millis;
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,10 @@ use serde::{Deserialize, Serialize};
 const HALF_LIFE: Millis = Millis(30_000);
 /// Less than this part missing explains no waiting.
 const LEAST_MISSING: f64 = 0.02;
+/// Where nobody stalls for more than this part of the time nobody suffers, and from the second on heats
+/// count in full.
+const QUIET: f64 = 0.01;
+const FELT: f64 = 0.03;
 /// Exposure, in seconds, that is believed as much as what is known of all.
 const PRIOR_SECS: f64 = 0.3;
 
@@ -43,35 +48,60 @@ pub(crate) struct Heat {
     stalled_secs: f64,
     /// Seconds not stalled, times the part missing; faded.
     exposed_secs: f64,
+    /// Seconds in which something was missing; faded.
+    #[serde(default)]
+    seen_secs: f64,
+}
+
+/// That of several workloads, as if they were one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Common {
+    heat: f64,
+    /// How much heats count, 0–1: where nobody waits, their differences are noise.
+    strength: f64,
 }
 
 impl Heat {
     /// After `passed`, in which `missing` was missing and the tasks stalled for the part `stalled`.
     pub(crate) fn next(self, passed: Millis, missing: f64, stalled: Option<f64>) -> Heat {
         let keep = (-secs(passed) / secs(HALF_LIFE)).exp2();
-        let (stalled_secs, exposed_secs) = match stalled {
-            Some(part) if missing >= LEAST_MISSING => {
-                (part * secs(passed), (1.0 - part) * missing * secs(passed))
-            }
-            _ => (0.0, 0.0),
+        let faded = Heat {
+            stalled_secs: self.stalled_secs * keep,
+            exposed_secs: self.exposed_secs * keep,
+            seen_secs: self.seen_secs * keep,
         };
-        Heat {
-            stalled_secs: self.stalled_secs * keep + stalled_secs,
-            exposed_secs: self.exposed_secs * keep + exposed_secs,
+        match stalled {
+            Some(part) if missing >= LEAST_MISSING => Heat {
+                stalled_secs: faded.stalled_secs + part * secs(passed),
+                exposed_secs: faded.exposed_secs + (1.0 - part) * missing * secs(passed),
+                seen_secs: faded.seen_secs + secs(passed),
+            },
+            _ => faded,
         }
     }
 
-    /// All of them as if they were one; `None` if nobody was seen missing anything.
-    pub(crate) fn of_all(all: impl Iterator<Item = Heat>) -> Option<f64> {
-        let (stalled, exposed) =
-            all.fold((0.0, 0.0), |sum, h| (sum.0 + h.stalled_secs, sum.1 + h.exposed_secs));
-        (stalled > 0.0 && exposed > 0.0).then(|| stalled / exposed)
+    /// All of them as if they were one; `None` if nobody waited for what was missing.
+    pub(crate) fn of_all(all: impl Iterator<Item = Heat>) -> Option<Common> {
+        let (mut stalled, mut exposed, mut worst) = (0.0, 0.0, 0.0f64);
+        for heat in all.filter(|h| h.seen_secs > 0.0) {
+            stalled += heat.stalled_secs;
+            exposed += heat.exposed_secs;
+            worst = worst.max(heat.stalled_secs / heat.seen_secs);
+        }
+        let strength = ((worst - QUIET) / (FELT - QUIET)).min(1.0);
+        (exposed > 0.0 && strength > 0.0).then(|| Common { heat: stalled / exposed, strength })
+    }
+
+    /// How well it is known, 0–1.
+    pub(crate) fn known(self) -> f64 {
+        self.exposed_secs / (self.exposed_secs + PRIOR_SECS)
     }
 
     /// As a multiple of that of all.
-    pub(crate) fn relative(self, to_all: f64) -> f64 {
-        let own = (self.stalled_secs + to_all * PRIOR_SECS) / (self.exposed_secs + PRIOR_SECS);
-        own / to_all
+    pub(crate) fn relative(self, to_all: Common) -> f64 {
+        let prior = to_all.heat * PRIOR_SECS;
+        let own = (self.stalled_secs + prior) / (self.exposed_secs + PRIOR_SECS);
+        (own / to_all.heat).powf(to_all.strength)
     }
 }
 
@@ -100,24 +130,38 @@ mod tests {
         assert_eq!(none.next(Millis(1000), 0.0, Some(0.9)), none);
         assert_eq!(none.next(Millis(1000), 0.5, None), none);
         assert_eq!(Heat::of_all([none].into_iter()), None);
-        assert_eq!(none.relative(3.0), 1.0);
+        assert_eq!(none.relative(Common { heat: 3.0, strength: 1.0 }), 1.0);
+    }
+
+    #[test]
+    fn where_nobody_waits_differences_are_noise() {
+        let quiet = |stalled| {
+            (0..60).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.3, Some(stalled)))
+        };
+        assert_eq!(Heat::of_all([quiet(0.000_1), quiet(0.008)].into_iter()), None);
+        let pair = [quiet(0.003), quiet(0.015)];
+        let all = Heat::of_all(pair.into_iter()).unwrap();
+        let apart = pair[1].relative(all) / pair[0].relative(all);
+        assert!(apart > 1.1 && apart < 2.0, "a quarter of a factor of five: {apart}");
     }
 
     proptest! {
         #[test]
         fn it_does_not_depend_on_what_is_given(
-            heat in 0.1f64..20.0, parts in proptest::collection::vec(0.05f64..0.9, 20..60)
+            heat in 0.7f64..20.0, parts in proptest::collection::vec(0.05f64..0.9, 20..60)
         ) {
-            let of = |list: &[f64]| Heat::of_all([seen(heat, list.iter().copied())].into_iter()).unwrap();
+            let of = |list: &[f64]| Heat::of_all([seen(heat, list.iter().copied())].into_iter()).unwrap().heat;
             prop_assert!((of(&parts) / heat - 1.0).abs() < 1e-9);
             prop_assert!((of(&parts[..10]) / heat - 1.0).abs() < 1e-9);
         }
 
         #[test]
         fn it_lies_between_its_own_and_that_of_all(
-            heat in 0.1f64..20.0, all in 0.1f64..20.0, missing in 0.05f64..0.9, secs in 1usize..60
+            heat in 0.1f64..20.0, all in 0.1f64..20.0, missing in 0.05f64..0.9, secs in 1usize..60,
+            strength in 0.0f64..1.0
         ) {
-            let relative = seen(heat, std::iter::repeat_n(missing, secs)).relative(all);
+            let common = Common { heat: all, strength };
+            let relative = seen(heat, std::iter::repeat_n(missing, secs)).relative(common);
             let (low, high) = ((heat / all).min(1.0), (heat / all).max(1.0));
             prop_assert!(relative >= low * 0.999 && relative <= high * 1.001, "{relative}");
         }

@@ -9,7 +9,7 @@
 //! ([`crate::share`]), then map shares to knobs: *protect* with memory.low on workloads and cover
 //! on their ancestors, *reclaim* early from those above their share ([`crate::reclaim`]), and,
 //! where the operator wants it, *throttle* them by memory.high ([`crate::throttle`]), *freeze*
-//! ([`crate::freeze`]) or stop them ([`crate::kill`]), the last two by class. With a controller that listens to stalls, [`crate::feedback`] corrects the basis for the next time.
+//! ([`crate::freeze`]) or stop them ([`crate::kill`]), the last two by class. What the workloads feel corrects the shares ([`crate::feedback`]).
 //!
 //! # Terms
 //! See design §3: share, promise, basis, floor, headroom.

@@ -49,14 +49,15 @@ pub(crate) fn parties<'a>(
     managed.chain(bystanders).collect()
 }
 
-/// Who is spared keeps most of what it needs, and pages that nobody looks at are not needed by it either.
+/// Who is spared keeps this much of what it used of late: what lies idle for long is not needed by it either.
 const SPARED: Percent = Percent(75);
 
 fn of_bystander(settings: &Settings, group: &Group, estimate: &Estimate) -> Entitlement {
     let rules = &settings.memory.bystanders;
     let name = group.path.name();
     let is_spared = rules.spared.iter().any(|p| p.matches(name));
-    let kept = if is_spared { estimate.demand.scaled(SPARED) } else { Bytes::ZERO };
+    let used = estimate.basis.max(estimate.demand);
+    let kept = if is_spared { used.scaled(SPARED) } else { Bytes::ZERO };
     Entitlement {
         managed: true,
         weight: rules.weight,
@@ -215,9 +216,15 @@ fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
             let felt = match lift_pct {
                 100 => String::new(),
                 lift @ 101.. => {
-                    format!(", {lift} % of that because it suffers more than others without")
+                    format!(
+                        ", corrected to {lift} % because it waits more than others for what it lacks"
+                    )
                 }
-                lift => format!(", {lift} % of that because it suffers less than others without"),
+                lift => {
+                    format!(
+                        ", corrected to {lift} % because it waits less than others for what it lacks"
+                    )
+                }
             };
             format!(
                 "{} is asked for and {} is there: weight {} and {size}{felt} keep {share}, {kept} % of its need",

@@ -38,7 +38,7 @@ pub enum Command {
     },
     /// Show what ctlmgr would do now.
     Plan,
-    /// Show who would keep what after a change, without making it.
+    /// Show who would keep what after a change, if all felt as they do now, without making it.
     WhatIf(WhatIf),
     /// Write what deciding depends on to a file, one JSON object a line, for `replay`.
     Record {

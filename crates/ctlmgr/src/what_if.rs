@@ -1,7 +1,8 @@
 //! `ctlmgr what-if`: shares before and after a change, without acting.
 //!
 //! The last plan of the daemon holds all that the division needs, so it is done here again: the
-//! same function, other numbers.
+//! same function, other numbers. What the workloads feel is taken as it is now: how they would feel
+//! after the change is not known.
 
 use std::str::FromStr;
 
