@@ -196,7 +196,9 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
         ensure!(heavy > light.max(third) + 0.08, "held {heavy:.3}, {light:.3}, {third:.3}");
         Ok(true)
     })?;
-    assert!(sh("ctlmgr why light")?.contains("weight 100 and a promise of 600 MiB keep"));
+    // What it waits for may correct that between promise and share.
+    let why = sh("ctlmgr why light")?;
+    ensure!(why.contains("weight 100 and a promise of 600 MiB"), "{why}");
     drop((two, third));
     ctlmgr.stop_and_expect_pristine()
 }
