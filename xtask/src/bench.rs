@@ -97,12 +97,16 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
+/// Whether a policy is among those asked for: `only` is a part of its name, or several with | between them.
+fn is_named(policy: &str, only: &str) -> bool {
+    only.split('|').any(|part| policy.contains(part))
+}
+
 fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     let scene = SCENES.iter().find(|s| s.name == memory.scene).context("no such scene")?;
     let mut results =
         Results { scene, step_secs: memory.step_secs, swap: &memory.swap, runs: Vec::new() };
-    let is_named = |p: &Policy| memory.only.split('|').any(|part| p.name.contains(part));
-    let is_wanted = |p: &Policy| is_named(p) && (memory.peers || !p.is_peer);
+    let is_wanted = |p: &Policy| is_named(p.name, &memory.only) && (memory.peers || !p.is_peer);
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=memory.runs {
         for (i, policy) in POLICIES.iter().enumerate().filter(|(_, p)| is_wanted(p)) {

@@ -58,6 +58,9 @@ pub struct StartAnswer {
     pub batch: u64,
     /// How long it has waited, in ms.
     pub waited_ms: u64,
+    /// Its longest wait, in ms: whoever holds it need not do so for longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_ms: Option<u64>,
     /// Why.
     pub reason: String,
 }

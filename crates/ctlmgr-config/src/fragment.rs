@@ -13,6 +13,9 @@ use crate::field::{Field, Source, kind};
 use crate::rules::RuleText;
 use crate::{ConfigError, Fault, Fragment, keys, rules};
 
+/// Longest of the longest waits: the plugin lets go a little later, whatever the daemon says.
+const LONGEST_WAIT_SECS: u64 = 3600;
+
 /// Settings so far, rules not yet resolved, and everything that was wrong.
 #[derive(Default)]
 pub(crate) struct Merged {
@@ -115,7 +118,7 @@ impl Merged {
         if let Some(class) = key.strip_prefix("starts.class_wait_secs.") {
             let named = self.named.entry("starts.class_wait_secs").or_default();
             named.push((class.to_owned(), field.origin()));
-            let wait = Millis(field.seconds_within(0, 50)? * 1000);
+            let wait = Millis(field.seconds_within(0, LONGEST_WAIT_SECS)? * 1000);
             self.settings.starts.class_waits.insert(class.to_owned(), wait);
             return Ok(());
         }
@@ -178,7 +181,9 @@ fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault
             starts.max_together = u32::try_from(most).unwrap_or(u32::MAX);
         }
         "starts.most_penalty" => starts.most_penalty = field.hundredths(100)?,
-        "starts.max_wait_secs" => starts.max_wait = millis(field.seconds_within(1, 50)?),
+        "starts.max_wait_secs" => {
+            starts.max_wait = millis(field.seconds_within(1, LONGEST_WAIT_SECS)?);
+        }
         "starts.settle_secs" => starts.settle = millis(field.seconds_within(1, 600)?),
         "starts.settle_at_most_secs" => starts.settle_at_most = millis(field.seconds()?),
         "starts.io_full" => starts.io_full = field.percent()?,

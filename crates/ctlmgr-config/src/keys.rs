@@ -191,9 +191,10 @@ pub const KEYS: &[Key] = &[
     key(
         "starts",
         "max_wait_secs",
-        "seconds, 1–50",
+        "seconds, 1–3600",
         "45",
-        "Nobody waits longer. Clients of dockerd give up after a minute.",
+        "Nobody waits longer. The docker command and compose wait as long as it takes, but clients that use \
+         docker-py (Ansible among them) give up after a minute.",
     ),
     key(
         "starts",
@@ -236,7 +237,7 @@ pub const KEYS: &[Key] = &[
     key(
         "starts.class_wait_secs",
         "*",
-        "seconds, 0–50",
+        "seconds, 0–3600",
         "critical=0",
         "Longest wait of a class; 0 is never.",
     ),

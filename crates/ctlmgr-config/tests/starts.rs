@@ -11,7 +11,7 @@ fn read(text: &str) -> Result<Settings, ConfigError> {
 fn everything_can_be_set() {
     let text = "[classes]\nbatch = 10\n[starts]\nmode = \"act\"\nmax_together = 4\nmost_penalty = 1.5\n\
                 max_wait_secs = 20\nsettle_secs = 5\nsettle_at_most_secs = 60\nio_full = \"30%\"\n\
-                memory_full = \"5%\"\n[starts.class_wait_secs]\nbatch = 50\n";
+                memory_full = \"5%\"\n[starts.class_wait_secs]\nbatch = 600\n";
     let starts = read(text).unwrap().starts;
     assert_eq!((starts.mode, starts.max_together, starts.most_penalty), (Mode::Act, 4, 150));
     assert_eq!((starts.max_wait, starts.settle), (Millis(20_000), Millis(5000)));
@@ -19,7 +19,7 @@ fn everything_can_be_set() {
     let wait = |class: &str| starts.longest_wait(Some(&class.to_owned()));
     assert_eq!(
         (wait("batch"), wait("critical"), wait("high")),
-        (Millis(50_000), Millis(0), Millis(20_000))
+        (Millis(600_000), Millis(0), Millis(20_000))
     );
     for (text, hundredths) in [("0", 0), ("2", 200), ("0.25", 25), ("100", 10_000)] {
         let settings = read(&format!("[starts]\nmost_penalty = {text}\n")).unwrap();
@@ -32,13 +32,16 @@ fn what_is_wrong_is_named_with_its_line() {
     for (line, complaint) in [
         ("mod = \"act\"", "starts.mod: unknown key; did you mean `mode`?"),
         ("max_together = 0", "0 is outside 1–10000 containers"),
-        ("max_wait_secs = 60", "60 is outside 1–50 seconds"),
+        ("max_wait_secs = 3601", "3601 is outside 1–3600 seconds"),
         ("most_penalty = 1.005", "1.005 is no number within 0–100 with two decimals at most"),
         ("most_penalty = -1", "-1 is no number within 0–100"),
         ("most_penalty = 101", "101 is no number within 0–100"),
         ("most_penalty = \"1\"", "expected a number, 0–100, found text"),
         ("class_wait_secs = 5", "starts.class_wait_secs: expected a table, found a whole number"),
-        ("class_wait_secs.high = 51", "starts.class_wait_secs.high: 51 is outside 0–50 seconds"),
+        (
+            "class_wait_secs.high = 3601",
+            "starts.class_wait_secs.high: 3601 is outside 0–3600 seconds",
+        ),
         ("class_wait_secs.hihg = 5", "no class `hihg`; did you mean `high`?"),
     ] {
         let error = read(&format!("[starts]\n{line}\n")).unwrap_err().to_string();

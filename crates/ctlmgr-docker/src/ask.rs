@@ -12,8 +12,12 @@ use ctlmgr_api::{Client, StartDecision, StartRequest};
 const SLICE: Duration = Duration::from_secs(1);
 /// … or so much later, busy as it may be.
 const GRACE: Duration = Duration::from_millis(700);
-/// Clients of dockerd give up after a minute; nobody is held so long, whatever the daemon says.
+/// Nobody is held so long unless the daemon says that its longest wait is longer …
 pub const LONGEST: Duration = Duration::from_secs(52);
+/// … and nobody so long whatever it says: longer than any wait that can be configured (an hour).
+pub const LONGEST_EVER: Duration = Duration::from_secs(3607);
+/// A daemon lets go when the longest wait is over; so much later nobody waits for it any more.
+const OVERDUE: Duration = Duration::from_secs(7);
 
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,10 +30,12 @@ pub enum Leave {
     Unasked(String),
 }
 
-/// Asks for leave to start `container`, for at most `longest`.
+/// Asks for leave to start `container`, for at most [`LONGEST`] or what the daemon says instead, and never
+/// longer than `longest`.
 pub async fn leave(socket: &Path, container: &str, source: &str, longest: Duration) -> Leave {
     let client = Client::new(socket);
     let began = Instant::now();
+    let mut patience = LONGEST.min(longest);
     let mut request = StartRequest {
         container: container.to_owned(),
         source: source.to_owned(),
@@ -37,20 +43,28 @@ pub async fn leave(socket: &Path, container: &str, source: &str, longest: Durati
         ..StartRequest::default()
     };
     loop {
-        if began.elapsed() >= longest {
-            return Leave::Unasked(format!("it was held for {} s", longest.as_secs()));
+        if began.elapsed() >= patience {
+            return Leave::Unasked(format!("it was held for {} s", patience.as_secs()));
         }
         match client.ask_start(&request, SLICE + GRACE).await {
             Ok(answer) => match answer.decision {
                 StartDecision::Start => return Leave::Start,
                 StartDecision::Refuse => return Leave::Refused(answer.reason),
-                StartDecision::Wait => request.ticket = Some(answer.ticket),
+                StartDecision::Wait => {
+                    request.ticket = Some(answer.ticket);
+                    patience = patience_for(answer.longest_ms).min(longest);
+                }
             },
             Err(error) => return Leave::Unasked(chain(&error)),
         }
         // Another daemon would not know how long it has waited.
         request.waited_ms = millis(began.elapsed());
     }
+}
+
+/// How long one may be held whose longest wait is this, if the daemon knows.
+fn patience_for(longest_ms: Option<u64>) -> Duration {
+    longest_ms.map_or(LONGEST, |ms| Duration::from_millis(ms).saturating_add(OVERDUE))
 }
 
 fn millis(span: Duration) -> u64 {
@@ -60,4 +74,17 @@ fn millis(span: Duration) -> u64 {
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |e| e.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_held_a_little_longer_than_its_longest_wait() {
+        assert_eq!(patience_for(None), LONGEST);
+        assert_eq!(patience_for(Some(45_000)), LONGEST);
+        assert_eq!(patience_for(Some(3_600_000)), LONGEST_EVER);
+        assert!(patience_for(Some(u64::MAX)) > LONGEST_EVER, "whoever asks sets the limit");
+    }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use ctlmgr_docker::ask::LONGEST;
+use ctlmgr_docker::ask::LONGEST_EVER;
 use ctlmgr_docker::daemon_json::Use;
 use ctlmgr_docker::install::Places;
 use ctlmgr_docker::plugin::{Plugin, serve};
@@ -75,7 +75,7 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
             let end = async move {
                 terminate.recv().await;
             };
-            let plugin = Plugin::new(daemon, LONGEST);
+            let plugin = Plugin::new(daemon, LONGEST_EVER);
             serve(listener, plugin, end).await.context("failed to serve dockerd")
         }
         Command::Enable { runtime } => {

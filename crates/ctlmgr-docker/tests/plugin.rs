@@ -58,7 +58,14 @@ fn patient_daemon(socket: &Path, last: StartDecision) -> Arc<AtomicU64> {
         assert!(count == 0 || request.ticket == Some(7), "{request:?}");
         assert_eq!((request.container.as_str(), request.source.as_str()), ("web-1", "docker"));
         let decision = if count < 2 { StartDecision::Wait } else { last };
-        Json(StartAnswer { decision, ticket: 7, batch: 1, waited_ms: 0, reason: "so".into() })
+        Json(StartAnswer {
+            decision,
+            ticket: 7,
+            batch: 1,
+            waited_ms: 0,
+            longest_ms: Some(600_000),
+            reason: "so".into(),
+        })
     };
     let app = Router::new().route("/v1/starts", post(answer)).with_state(asked.clone());
     let listener = UnixListener::bind(socket).unwrap();

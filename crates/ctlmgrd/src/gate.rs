@@ -336,8 +336,8 @@ impl Gate {
             member.begin(&self.containers, now);
         }
         let (name, source) = (entry.name().to_owned(), entry.source.clone());
-        let is_overdue =
-            entry.known.as_ref().is_some_and(|k| k.longest > Millis(0) && waited >= k.longest.0);
+        let longest = entry.longest(&self.settings);
+        let is_overdue = entry.known.is_some() && longest > Millis(0) && waited >= longest.0;
         if is_new && entry.is_awaited() {
             self.join(member, reason);
         }

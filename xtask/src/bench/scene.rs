@@ -94,7 +94,7 @@ const fn scene(
 
 /// All of them. Table 4.1 of the paper is two of 500 MB, promised 150 MB, 200 to 1000 MB outside, on
 /// 2 GB.
-pub const SCENES: [Scene; 12] = [
+pub const SCENES: [Scene; 13] = [
     scene(
         "sizes",
         "400 and 800 MiB, equally hot, promised what they use",
@@ -150,6 +150,15 @@ pub const SCENES: [Scene; 12] = [
         "mixed",
         "one exceeds its promise (150 of 500 MiB), the other does not (1000)",
         &[hog("exceeding", 500, 150), hog("within", 500, 1000)],
+        RISING,
+    ),
+    scene(
+        "covered",
+        "a redis whose promise covers its set (250 of 400 MiB), beside a hog that exceeds its (500 of 150)",
+        &[
+            Member { rate: 10, ..hog("exceeding", 500, 150) },
+            Member { kind: Kind::Redis, ..hog("covered", 250, 400) },
+        ],
         RISING,
     ),
     scene(

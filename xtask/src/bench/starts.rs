@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::is_named;
 use crate::lab::{self, Kit, Record, mean};
 use crate::vm::Costs;
 use crate::{dist, sh};
@@ -27,13 +28,13 @@ pub struct Starts {
     /// The gate is told no characters: one start of each class teaches it before.
     #[arg(long)]
     learned: bool,
-    /// Only policies whose name contains this; solo runs in any case.
+    /// Only policies whose name contains this, or one of these with | between them; solo runs in any case.
     #[arg(long, default_value = "")]
     only: String,
 }
 
 /// Name for the report, and for the script.
-const POLICIES: [(&str, &str); 7] = [
+const POLICIES: [(&str, &str); 8] = [
     ("all at once", "all"),
     ("fixed concurrency 3", "fixed-3"),
     ("fixed concurrency 5", "fixed-5"),
@@ -41,6 +42,7 @@ const POLICIES: [(&str, &str); 7] = [
     ("the paper's batches, by ctlmgr batch run --strict", "batches"),
     ("ctlmgr batch run", "offline"),
     ("ctlmgr's gate", "online"),
+    ("ctlmgr's gate, waits of up to 15 min", "patient"),
 ];
 const CLASSES: [&str; 5] = ["rr", "rw", "sw", "db", "lsm"];
 
@@ -49,13 +51,16 @@ pub fn run(kit: &Kit, starts: &Starts) -> Result<()> {
     let solo = measure(kit, starts, "solo")?;
     let mut table = head(starts, &solo)?;
     for run in 1..=starts.runs {
-        for (name, script) in POLICIES.iter().filter(|(name, _)| name.contains(&starts.only)) {
+        for (name, script) in POLICIES.iter().filter(|(name, _)| is_named(name, &starts.only)) {
             sh::say(&format!("round {run} of {}: {name}", starts.runs));
             let record = measure(kit, starts, script)?;
             row(&mut table, name, run, &record, &solo)?;
             let directory = dist::target().join("bench");
             std::fs::create_dir_all(&directory)?;
             std::fs::write(directory.join(format!("starts-{}.md", starts.disk)), &table)?;
+            // When each began and how long it took, for whoever wants to know why.
+            let raw = serde_json::to_string(&record.data)?;
+            std::fs::write(directory.join(format!("starts-{}-{script}.json", starts.disk)), raw)?;
         }
     }
     print!("{table}");

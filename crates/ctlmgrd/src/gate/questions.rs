@@ -103,7 +103,7 @@ impl Gate {
             name: e.name().to_owned(),
             character: e.known.as_ref().and_then(|k| k.traits.character),
             waited_ms: since(e.since),
-            longest_ms: e.known.as_ref().map_or(settings.starts.max_wait, |k| k.longest).0,
+            longest_ms: e.longest(settings).0,
             reason: e.reason.clone(),
             behind: e.behind.clone(),
         };

@@ -216,6 +216,19 @@ async fn class_critical_and_those_not_managed_never_wait() {
     assert_eq!(world.start(wants("b")).await.reason, "not managed");
 }
 
+#[tokio::test]
+async fn only_where_waiting_holds_nobody_else_up_may_it_be_long() {
+    let world = World::new(Mode::Act, vec![facts("a", &[]), facts("b", &[])]);
+    world.settings.send_modify(|s| s.starts.max_wait = Millis(600_000));
+    world.ask(|reply| Question::Change(QueueChange::Hold, reply)).await.unwrap();
+    let plugin = StartRequest { source: "docker".into(), ..wants("a") };
+    assert_eq!(world.start(plugin).await.longest_ms, Some(600_000));
+    let wrapper = StartRequest { source: "runc".into(), ..wants("b") };
+    assert_eq!(world.start(wrapper).await.longest_ms, Some(50_000));
+    let longest: Vec<u64> = world.queue().await.waiting.iter().map(|w| w.longest_ms).collect();
+    assert_eq!(longest, [600_000, 50_000]);
+}
+
 /// 500 at once, each asking again and again as the plugin does: none is lost, none starts twice.
 #[tokio::test]
 async fn five_hundred_at_once() {

@@ -16,6 +16,9 @@ const FORGOTTEN: Duration = Duration::from_secs(5);
 /// dockerd tells of a new container after it has answered: so long an unknown name may become known.
 const INTRODUCTION: Duration = Duration::from_millis(300);
 
+/// Whoever waits where waiting harms, frozen or under dockerd's lock of its container, waits no longer.
+const LONGEST_INSIDE: Millis = Millis(50_000);
+
 /// A container, as far as starts care.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Known {
@@ -169,6 +172,16 @@ impl Entry {
         self.known.as_ref().map_or(&self.asked, |k| &k.name)
     }
 
+    /// Its longest wait.
+    pub fn longest(&self, settings: &Settings) -> Millis {
+        let configured = self.known.as_ref().map_or(settings.starts.max_wait, |k| k.longest);
+        configured.min(self.longest_inside())
+    }
+
+    fn longest_inside(&self) -> Millis {
+        if self.is_late || self.source == "runc" { LONGEST_INSIDE } else { Millis(u64::MAX) }
+    }
+
     /// Whether somebody waits for the answer right now.
     pub fn is_awaited(&self) -> bool {
         self.is_late || self.asker.as_ref().is_some_and(|a| !a.reply.is_closed())
@@ -195,7 +208,7 @@ impl Entry {
             traits: known.map_or(Traits::default(), |k| k.traits),
             weight: known.map_or(Weight::DEFAULT, |k| k.weight),
             since: at(self.since),
-            longest: known.map_or(settings.starts.max_wait, |k| k.longest),
+            longest: self.longest(settings),
             after: known.map_or(Vec::new(), |k| k.after.clone()),
             is_released: self.is_released,
         }
@@ -210,6 +223,7 @@ impl Entry {
             ticket: self.ticket.0,
             batch,
             waited_ms: millis(now.duration_since(self.since)),
+            longest_ms: self.known.as_ref().map(|k| k.longest.min(self.longest_inside()).0),
             reason: self.reason.clone(),
         };
         asker.reply.send(Ok(answer)).is_ok()
