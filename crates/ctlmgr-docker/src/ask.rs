@@ -30,33 +30,50 @@ pub enum Leave {
     Unasked(String),
 }
 
-/// Asks for leave to start `container`, for at most [`LONGEST`] or what the daemon says instead, and never
-/// longer than `longest`.
-pub async fn leave(socket: &Path, container: &str, source: &str, longest: Duration) -> Leave {
+/// A container that wants to start.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// By name, id, or the beginning of its id.
+    pub container: &'a str,
+    /// Who asks, for people.
+    pub source: &'a str,
+    /// It is held for [`LONGEST`] or what the daemon says instead, and never longer than this.
+    pub longest: Duration,
+    /// How long it has been held already.
+    pub waited: Duration,
+    /// What the daemon called it then.
+    pub ticket: Option<u64>,
+}
+
+/// Asks for leave; `on_hold` hears the ticket whenever the daemon says wait.
+pub async fn leave(socket: &Path, start: Start<'_>, mut on_hold: impl FnMut(u64)) -> Leave {
     let client = Client::new(socket);
-    let began = Instant::now();
-    let mut patience = LONGEST.min(longest);
+    let now = Instant::now();
+    // Time may not reach back that far.
+    let began = now.checked_sub(start.waited).unwrap_or(now);
     let mut request = StartRequest {
-        container: container.to_owned(),
-        source: source.to_owned(),
+        container: start.container.to_owned(),
+        source: start.source.to_owned(),
+        ticket: start.ticket,
+        waited_ms: millis(began.elapsed()),
         wait_ms: Some(millis(SLICE)),
         ..StartRequest::default()
     };
     loop {
+        let answer = match client.ask_start(&request, SLICE + GRACE).await {
+            Ok(answer) => answer,
+            Err(error) => return Leave::Unasked(chain(&error)),
+        };
+        match answer.decision {
+            StartDecision::Start => return Leave::Start,
+            StartDecision::Refuse => return Leave::Refused(answer.reason),
+            StartDecision::Wait => on_hold(answer.ticket),
+        }
+        let patience = patience_for(answer.longest_ms).min(start.longest);
         if began.elapsed() >= patience {
             return Leave::Unasked(format!("it was held for {} s", patience.as_secs()));
         }
-        match client.ask_start(&request, SLICE + GRACE).await {
-            Ok(answer) => match answer.decision {
-                StartDecision::Start => return Leave::Start,
-                StartDecision::Refuse => return Leave::Refused(answer.reason),
-                StartDecision::Wait => {
-                    request.ticket = Some(answer.ticket);
-                    patience = patience_for(answer.longest_ms).min(longest);
-                }
-            },
-            Err(error) => return Leave::Unasked(chain(&error)),
-        }
+        request.ticket = Some(answer.ticket);
         // Another daemon would not know how long it has waited.
         request.waited_ms = millis(began.elapsed());
     }

@@ -1,4 +1,4 @@
-//! dockerd's side of ctlmgr: small, without state, and never in dockerd's way.
+//! dockerd's side of ctlmgr: small, with no state but who is held, and never in dockerd's way.
 //!
 //! dockerd asks the authorization plugin ([`plugin`]) about every request. Everything that is no start
 //! is allowed at once; a start is held until ctlmgrd lets it go ([`ask`]). Starts that dockerd makes by
@@ -7,6 +7,7 @@
 
 pub mod ask;
 pub mod daemon_json;
+pub mod held;
 pub mod install;
 pub mod plugin;
 pub mod uri;

@@ -3,6 +3,7 @@
 //! Protocol: Docker Engine "Access authorization plugin"; details that matter (no content type, bodies
 //! of any size, a retry with an empty body) are in `docs/starts.md`.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +11,20 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::response::Json;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
+use axum::serve::IncomingStream;
 use serde::{Deserialize, Serialize};
-use tokio::net::UnixListener;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-use crate::ask::{self, Leave};
+use crate::ask::{self, Leave, Start};
+use crate::held::{Held, Kept, Store, unix_ms};
 use crate::uri::started;
 
 /// Name under which dockerd knows the plugin.
@@ -59,6 +66,17 @@ pub struct Plugin {
     draining: watch::Sender<bool>,
     /// The last request of [`PROBE`] that dockerd asked about.
     probed: Mutex<Option<String>>,
+    store: Store,
+}
+
+/// The connection on which dockerd waits, if it could be copied.
+#[derive(Debug, Clone)]
+struct Connection(Option<Arc<OwnedFd>>);
+
+impl Connected<IncomingStream<'_, UnixListener>> for Connection {
+    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Connection {
+        Connection(stream.io().as_fd().try_clone_to_owned().ok().map(Arc::new))
+    }
 }
 
 /// A harmless request, with something at the end that tells it from all others: whether dockerd asks about
@@ -75,10 +93,12 @@ impl Plugin {
             open: AtomicU64::new(0),
             draining: watch::Sender::new(false),
             probed: Mutex::default(),
+            store: Store::new(),
         }
     }
 
-    async fn decide(&self, body: &[u8]) -> Answer {
+    /// What dockerd is told, and whether the connection was kept while it waited.
+    async fn decide(&self, body: &[u8], connection: &Connection) -> (Answer, bool) {
         // A retry after this process died comes with an empty body: nobody knows what it was.
         let question: Question = serde_json::from_slice(body).unwrap_or_default();
         if question.uri.starts_with(PROBE) {
@@ -86,12 +106,31 @@ impl Plugin {
                 Some(question.uri.clone());
         }
         let Some(container) = started(&question.method, &question.uri) else {
-            return Answer::yes();
+            return (Answer::yes(), false);
         };
+        let since_unix_ms = unix_ms();
+        let mut kept: Option<Kept> = None;
+        let on_hold = |ticket| {
+            if let (None, Some(fd)) = (&kept, &connection.0) {
+                let held = Held { container: container.clone(), ticket, since_unix_ms };
+                kept = self.store.keep(&held, fd);
+            }
+        };
+        let start = Start {
+            container: &container,
+            source: "docker",
+            longest: self.longest,
+            waited: Duration::ZERO,
+            ticket: None,
+        };
+        (self.hold(start, on_hold).await, kept.is_some())
+    }
+
+    async fn hold(&self, start: Start<'_>, on_hold: impl FnMut(u64)) -> Answer {
         self.open.fetch_add(1, Ordering::Relaxed);
         let mut draining = self.draining.subscribe();
         let leave = tokio::select! {
-            leave = ask::leave(&self.daemon, &container, "docker", self.longest) => leave,
+            leave = ask::leave(&self.daemon, start, on_hold) => leave,
             _ = draining.wait_for(|is_draining| *is_draining) => {
                 Leave::Unasked("the plugin ends".to_owned())
             }
@@ -101,23 +140,50 @@ impl Plugin {
             Leave::Refused(reason) => Answer { allow: false, message: reason },
             Leave::Unasked(why) => {
                 let count = self.unasked.fetch_add(1, Ordering::Relaxed) + 1;
+                let container = start.container;
                 eprintln!("<4>start of {container} is allowed unasked ({count} so far): {why}");
                 Answer::yes()
             }
         }
     }
+
+    /// Goes on with a start that another process held, and answers in its place.
+    async fn resume(&self, held: &Held, mut connection: UnixStream) -> std::io::Result<()> {
+        self.store.forget(held);
+        let start = Start {
+            container: &held.container,
+            source: "docker",
+            longest: self.longest,
+            waited: held.waited(),
+            ticket: Some(held.ticket),
+        };
+        let answer = serde_json::to_string(&self.hold(start, |_| {}).await)?;
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+        let length = answer.len();
+        let whole = format!("{head}Content-Length: {length}\r\n\r\n{answer}");
+        connection.write_all(whole.as_bytes()).await?;
+        connection.shutdown().await
+    }
 }
 
-/// Answers dockerd on `listener` until `end`; then everybody who is held is let go.
+/// Answers dockerd on `listener`, and for those that another process held, until `end`; then everybody who
+/// is held is let go.
 ///
 /// # Errors
 /// The socket fails.
 pub async fn serve(
     listener: UnixListener,
+    held: Vec<(Held, UnixStream)>,
     plugin: Plugin,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let plugin = Arc::new(plugin);
+    let mut resumed = JoinSet::new();
+    for (held, connection) in held {
+        let plugin = plugin.clone();
+        // Where dockerd is gone, nobody waits any more.
+        resumed.spawn(async move { plugin.resume(&held, connection).await.is_ok() });
+    }
     let ending = plugin.clone();
     let end = async move {
         end.await;
@@ -132,7 +198,10 @@ pub async fn serve(
         .route("/AuthZPlugin.AuthZRes", post(response))
         .layer(DefaultBodyLimit::disable())
         .with_state(plugin);
-    axum::serve(listener, app.into_make_service()).with_graceful_shutdown(end).await
+    let app = app.into_make_service_with_connect_info::<Connection>();
+    axum::serve(listener, app).with_graceful_shutdown(end).await?;
+    resumed.join_all().await;
+    Ok(())
 }
 
 async fn activate() -> &'static str {
@@ -159,6 +228,14 @@ async fn drain(State(plugin): State<Arc<Plugin>>) -> Json<u64> {
     Json(plugin.open.load(Ordering::Relaxed))
 }
 
-async fn request(State(plugin): State<Arc<Plugin>>, body: Bytes) -> Json<Answer> {
-    Json(plugin.decide(&body).await)
+async fn request(
+    State(plugin): State<Arc<Plugin>>,
+    ConnectInfo(connection): ConnectInfo<Connection>,
+    body: Bytes,
+) -> Response {
+    match plugin.decide(&body, &connection).await {
+        // The service manager forgets it a little later: nothing else may be asked on it until then.
+        (answer, true) => ([(header::CONNECTION, "close")], Json(answer)).into_response(),
+        (answer, false) => Json(answer).into_response(),
+    }
 }

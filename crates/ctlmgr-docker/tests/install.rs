@@ -58,6 +58,7 @@ impl World {
         let listener = UnixListener::bind(&self.places.plugin).unwrap();
         tokio::spawn(serve(
             listener,
+            Vec::new(),
             Plugin::new(PathBuf::from("/nowhere"), Duration::ZERO),
             std::future::pending(),
         ));

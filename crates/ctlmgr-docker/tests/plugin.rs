@@ -12,10 +12,12 @@ use axum::extract::State;
 use axum::response::Json;
 use axum::routing::post;
 use ctlmgr_api::{Client, StartAnswer, StartDecision, StartRequest};
+use ctlmgr_docker::held::{Held, unix_ms};
 use ctlmgr_docker::plugin::{Plugin, serve};
 use hyper::Method;
 use serde_json::{Value, json};
-use tokio::net::UnixListener;
+use tokio::io::AsyncReadExt;
+use tokio::net::{UnixListener, UnixStream};
 
 struct World {
     dir: tempfile::TempDir,
@@ -26,7 +28,8 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let world = World { dir };
         let listener = UnixListener::bind(world.plugin()).unwrap();
-        tokio::spawn(serve(listener, Plugin::new(world.daemon(), longest), std::future::pending()));
+        let plugin = Plugin::new(world.daemon(), longest);
+        tokio::spawn(serve(listener, Vec::new(), plugin, std::future::pending()));
         world
     }
 
@@ -189,7 +192,7 @@ async fn who_is_held_when_the_plugin_ends_is_let_go() {
     let listener = UnixListener::bind(&plugin).unwrap();
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let longest = Duration::from_secs(3600);
-    let serving = tokio::spawn(serve(listener, Plugin::new(daemon, longest), async {
+    let serving = tokio::spawn(serve(listener, Vec::new(), Plugin::new(daemon, longest), async {
         let _ = ended.await;
     }));
     let start = json!({"RequestMethod": "POST", "RequestUri": "/containers/web-1/start"});
@@ -203,6 +206,33 @@ async fn who_is_held_when_the_plugin_ends_is_let_go() {
     end.send(()).unwrap();
     assert_eq!(held.await.unwrap(), json!({"Allow": true}));
     serving.await.unwrap().unwrap();
+}
+
+/// What systemd kept is taken over: asked for under its old ticket, and answered on its connection.
+#[tokio::test]
+async fn a_start_that_another_process_held_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plugin, daemon) = (dir.path().join("docker.sock"), dir.path().join("api.sock"));
+    let asked = patient_daemon(&daemon, StartDecision::Refuse);
+    // Its first question comes with a ticket, as the later ones of a process that lived on.
+    asked.store(1, Ordering::SeqCst);
+    let listener = UnixListener::bind(&plugin).unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let held = Held { container: "web-1".into(), ticket: 7, since_unix_ms: unix_ms() - 5000 };
+    let longest = Duration::from_secs(3600);
+    let plugin = Plugin::new(daemon, longest);
+    tokio::spawn(serve(listener, vec![(held, theirs)], plugin, std::future::pending()));
+    let mut answer = String::new();
+    let mut ours = ours;
+    ours.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(
+        head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("Connection: close"),
+        "{head}"
+    );
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body, json!({"Allow": false, "Msg": "so"}));
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ pub(crate) fn last_resort(scene: &Scene<'_, '_>) -> Option<Step> {
     candidates.sort_by_key(|(k, _)| (!is_asked(k), order(k)));
     let others = candidates.iter().skip(1).map(|(k, _)| *k);
     let (chosen, target) = candidates.first()?;
-    let reason = reason(victim, chosen, others);
+    let reason = reason(&scene.plight(), victim, chosen, others);
     let asked = scene.state.asked.filter(|_| is_asked(chosen));
     match asked {
         None => Some(ask(scene, chosen, &reason)),
@@ -99,6 +99,7 @@ fn target(
 }
 
 fn reason<'a: 's, 's>(
+    plight: &str,
     victim: &Keeping<'_, '_>,
     chosen: &Keeping<'_, '_>,
     others: impl Iterator<Item = &'s Keeping<'a, 's>>,
@@ -112,7 +113,7 @@ fn reason<'a: 's, 's>(
         if named.is_empty() { "nobody else may be".to_owned() } else { named.join(", ") };
     let class = chosen.party.entitlement.class.as_deref().unwrap_or("?");
     format!(
-        "memory is used up and {} goes short: {} is the least of class {class}, which may be \
+        "{plight} and {} goes short: {} is the least of class {class}, which may be \
          stopped; instead of it: {alternatives}",
         describe(victim),
         describe(chosen)

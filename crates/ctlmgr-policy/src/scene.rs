@@ -79,11 +79,15 @@ fn is_short(account: &CapacityAccount, host: &HostSample) -> bool {
     host.mem_free < account.headroom + Bytes(account.headroom.0 / 4)
 }
 
+/// Part of the last 10 s in which everything stood still, in per cent, if that is as much as it takes to be dire.
+fn standstill(host: &HostSample) -> Option<f32> {
+    host.pressure.map(|p| p.full.avg10_pct).filter(|full| *full >= DIRE)
+}
+
 fn is_dire(account: &CapacityAccount, host: &HostSample) -> bool {
-    let stands_still = host.pressure.is_some_and(|p| p.full.avg10_pct >= DIRE);
     // Page cache that can be dropped is no distress.
     let is_used_up = !has_swap(host) && host.mem_available < host.watermark;
-    account.is_contended() && (stands_still || is_used_up)
+    account.is_contended() && (standstill(host).is_some() || is_used_up)
 }
 
 /// Whether anonymous memory has anywhere to go.
@@ -146,6 +150,14 @@ impl<'a, 's> Scene<'a, 's> {
             true => memory.current,
             false => memory.active_file + memory.inactive_file,
         }
+    }
+
+    /// What is dire, for people.
+    pub(crate) fn plight(&self) -> String {
+        standstill(&self.snapshot.host).map_or_else(
+            || "memory is used up".to_owned(),
+            |full| format!("for want of memory everything stands still {full:.0} % of the time"),
+        )
     }
 
     /// How long the host has been tense.

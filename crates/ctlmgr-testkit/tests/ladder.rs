@@ -231,7 +231,9 @@ fn who_may_be_stopped_is_asked_before_and_one_is_enough_at_a_time() {
     assert!(matches!(first.1.action, Action::Stop { .. }), "{first:?}");
     assert_eq!(asked.1.id, first.1.id);
     assert!(first.0 >= asked.0 + 10, "{} s to give up memory", first.0 - asked.0);
-    assert!(first.1.reason.0.contains("web") && first.1.reason.0.contains("instead of it: b"));
+    let reason = &first.1.reason.0;
+    assert!(reason.starts_with("for want of memory everything stands still "), "{reason}");
+    assert!(reason.contains("web") && reason.contains("instead of it: b"), "{reason}");
     let stops: Vec<_> =
         last.iter().filter(|(_, s)| matches!(s.action, Action::Stop { .. })).collect();
     assert!(stops.windows(2).all(|w| w[1].0 >= w[0].0 + 60), "{stops:?}");

@@ -8,7 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
+use ctlmgr_docker::ask::Start;
 use ctlmgr_docker::{ask, install};
 
 fn main() -> ExitCode {
@@ -40,7 +42,14 @@ fn hold(container: &str) {
         let socket = std::env::var_os("CTLMGR_SOCKET").map(PathBuf::from);
         let socket = socket.unwrap_or_else(|| PathBuf::from(ctlmgr_api::SOCKET));
         // Refused or not: dockerd has decided, and an error here would look like one of runc's.
-        let _ = runtime.block_on(ask::leave(&socket, container, "runc", ask::LONGEST));
+        let start = Start {
+            container,
+            source: "runc",
+            longest: ask::LONGEST,
+            waited: Duration::ZERO,
+            ticket: None,
+        };
+        let _ = runtime.block_on(ask::leave(&socket, start, |_| {}));
     }
 }
 

@@ -192,9 +192,32 @@ fn a_plugin_that_dies_with_a_start_in_its_hands_loses_nothing() -> Result<()> {
     sh("ctlmgr mode --job starts act; ctlmgr queue hold")?;
     sh("docker start web >/run/web.out 2>&1 &")?;
     eventually("web waits", || waits("web"))?;
-    sh("systemctl kill --kill-whom=main -s KILL ctlmgr-docker.service")?;
+    let kill = || {
+        let pid = || sh("systemctl show -P MainPID ctlmgr-docker.service");
+        let before = pid()?;
+        sh("systemctl kill --kill-whom=main -s KILL ctlmgr-docker.service")?;
+        eventually("there is another plugin", || Ok(!["0", &before].contains(&pid()?.as_str())))
+    };
+    let stored = || sh("systemctl show -P NFileDescriptorStore ctlmgr-docker.service");
+    eventually("systemd keeps its connection", || Ok(stored()? == "1"))?;
+    kill()?;
+    eventually("the next one goes on with it", || Ok(stored()? == "0"))?;
+    // It would be forgotten five seconds after the last question.
+    let waited = || -> Result<Option<u64>> { Ok(queue()?["waiting"][0]["waited_ms"].as_u64()) };
+    eventually("it waits still", || Ok(waited()? > Some(12_000)))?;
+    sh("docker ps")?;
+    ensure!(!is_running(&web.name)?);
+    sh("ctlmgr queue release")?;
     eventually("web runs", || is_running(&web.name))?;
-    sh("docker ps").map(drop)
+    ensure!(sh("cat /run/web.out")? == "web", "its client was told so");
+
+    sh("docker kill web; ctlmgr queue hold; docker start web >/run/web.out 2>&1 &")?;
+    eventually("web waits again", || Ok(waits("web")? && stored()? == "1"))?;
+    kill()?;
+    eventually("the next one goes on with it", || Ok(stored()? == "0"))?;
+    kill()?;
+    eventually("who was held by two that died is let go", || is_running(&web.name))?;
+    sh("ctlmgr queue release; docker ps").map(drop)
 }
 
 #[test]
