@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::sh;
+
 /// What requests cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
@@ -74,13 +76,16 @@ fn client(mut stream: UnixStream, file: &Arc<File>, size: u64, costs: Costs) -> 
         return Ok(());
     }
     let out = Arc::new(Mutex::new(stream.try_clone()?));
-    let channel_of = || {
+    let channel_of = |name: &'static str| {
         let (sender, receiver) = channel();
         let (file, out) = (file.clone(), out.clone());
-        std::thread::spawn(move || work(&receiver, &file, &out, costs));
+        std::thread::spawn(move || {
+            let spent = work(&receiver, &file, &out, costs);
+            sh::say(&format!("modelled disk, {name}: {spent}"));
+        });
         sender
     };
-    requests(&mut stream, &channel_of(), &channel_of())
+    requests(&mut stream, &channel_of("reads"), &channel_of("writes"))
 }
 
 /// Whether the client goes on to transmission.
@@ -168,9 +173,30 @@ fn requests(
     }
 }
 
+/// What a channel did: no way of starting can take less time than it was busy without its switches.
+#[derive(Default)]
+struct Spent {
+    requests: u32,
+    switches: u32,
+    busy: Duration,
+    switching: Duration,
+}
+
+impl std::fmt::Display for Spent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Spent { requests, switches, busy, switching } = self;
+        let (busy, switching) = (busy.as_secs_f64(), switching.as_secs_f64());
+        write!(
+            f,
+            "{requests} requests, busy {busy:.1} s, {switching:.1} s of it in {switches} switches"
+        )
+    }
+}
+
 /// One channel: one request after the other, each in its time.
-fn work(queue: &Receiver<Request>, file: &File, out: &Mutex<UnixStream>, costs: Costs) {
+fn work(queue: &Receiver<Request>, file: &File, out: &Mutex<UnixStream>, costs: Costs) -> Spent {
     let (mut streams, mut was_sequential) = (VecDeque::new(), false);
+    let mut spent = Spent::default();
     let mut free_at = Instant::now();
     for mut request in queue {
         let is_data = matches!(request.kind, READ | WRITE);
@@ -190,6 +216,10 @@ fn work(queue: &Receiver<Request>, file: &File, out: &Mutex<UnixStream>, costs: 
             let switch = if is_switch { costs.switch } else { Duration::ZERO };
             let bytes = f64::from(request.length) / f64::from(costs.bytes_per_sec);
             let bytes = Duration::from_secs_f64(bytes);
+            spent.requests += 1;
+            spent.switches += u32::from(is_switch);
+            spent.switching += switch;
+            spent.busy += own + switch + bytes;
             free_at = free_at.max(Instant::now()) + own + switch + bytes;
             streams.push_front(request.offset + u64::from(request.length));
             streams.truncate(STREAMS);
@@ -203,9 +233,10 @@ fn work(queue: &Receiver<Request>, file: &File, out: &Mutex<UnixStream>, costs: 
             reply.extend(&request.data);
         }
         if out.lock().unwrap_or_else(PoisonError::into_inner).write_all(&reply).is_err() {
-            return;
+            break;
         }
     }
+    spent
 }
 
 fn wait_until(at: Instant) {
