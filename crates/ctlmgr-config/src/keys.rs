@@ -184,9 +184,9 @@ pub const KEYS: &[Key] = &[
         "starts",
         "most_penalty",
         "number, 0–100",
-        "1.0",
+        "1.25",
         "Most penalty that a start may add to those under way: 2 is sequential beside random of the \
-         same direction, 1 like beside like, 0 reads beside writes.",
+         same direction, 1 like beside like (what is learned of it may be a little more), 0 reads beside writes.",
     ),
     key(
         "starts",
@@ -194,7 +194,8 @@ pub const KEYS: &[Key] = &[
         "seconds, 1–3600",
         "45",
         "Nobody waits longer. The docker command and compose wait as long as it takes, but clients that use \
-         docker-py (Ansible among them) give up after a minute.",
+         docker-py (Ansible among them) give up after a minute, and others after two. Where the wrapper or the \
+         freezer holds a start, 50 is the most.",
     ),
     key(
         "starts",
@@ -215,7 +216,8 @@ pub const KEYS: &[Key] = &[
         "io_full",
         "percentage, 0–50 %",
         "\"50%\"",
-        "While all tasks of the host wait for the disk for more than this part of the time, starts wait.",
+        "While all tasks of the host wait for the disk for more than this part of the time, starts wait, \
+         unless one of those that start uses the disk, which explains it.",
     ),
     key("starts", "memory_full", "percentage, 0–50 %", "\"10%\"", "The same for memory."),
     key(

@@ -4,17 +4,17 @@
 //! (`FileDescriptorStoreMax=` in systemd.service(5)), under a name that says what is needed to go on. If
 //! the process dies the connection stays open, and the next one takes it over; otherwise everybody who
 //! waits would start at that moment. Each is taken over once: what killed one process must not kill the
-//! next for ever. When the service fails for good systemd closes them all, and dockerd, which asks again with
-//! an empty question, is told to go on.
+//! next for ever. When the service fails for good systemd closes them all, as if they had never been kept.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use sd_notify::NotifyState;
 
 /// Before the name of each, so that it is told from the socket.
-const PREFIX: &str = "held-";
+pub const PREFIX: &str = "held-";
 /// Longest name that systemd takes (sd_pid_notify_with_fds(3)).
 const LONGEST_NAME: usize = 255;
 
@@ -25,15 +25,15 @@ pub struct Held {
     pub container: String,
     /// What the daemon calls it.
     pub ticket: u64,
-    /// Since when, in milliseconds of Unix time: it must mean the same to the next process.
-    pub since_unix_ms: u64,
+    /// Since when, in milliseconds since boot: it must mean the same to the next process.
+    pub since_ms: u64,
 }
 
 impl Held {
     /// The name under which it is kept; `None` if the container's is none that dockerd would know.
     pub fn to_name(&self) -> Option<String> {
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
-        let name = format!("{PREFIX}{}-{}-{}", self.since_unix_ms, self.ticket, self.container);
+        let name = format!("{PREFIX}{}-{}-{}", self.since_ms, self.ticket, self.container);
         let is_kept = !self.container.is_empty() && self.container.bytes().all(is_plain);
         (is_kept && name.len() <= LONGEST_NAME).then_some(name)
     }
@@ -41,22 +41,22 @@ impl Held {
     /// What a name says; `None` if it is none of ours.
     pub fn from_name(name: &str) -> Option<Held> {
         let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
-        let since_unix_ms = parts.next()?.parse().ok()?;
+        let since_ms = parts.next()?.parse().ok()?;
         let ticket = parts.next()?.parse().ok()?;
         let container = parts.next()?.to_owned();
-        Some(Held { container, ticket, since_unix_ms })
+        Some(Held { container, ticket, since_ms })
     }
 
-    /// How long it has been held; nothing if the clock was set back.
+    /// How long it has been held.
     pub fn waited(&self) -> Duration {
-        Duration::from_millis(unix_ms().saturating_sub(self.since_unix_ms))
+        Duration::from_millis(since_boot_ms().saturating_sub(self.since_ms))
     }
 }
 
-/// Now, in milliseconds of Unix time.
-pub fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+/// Time since boot in milliseconds, which nobody sets; nothing if the kernel does not tell.
+pub fn since_boot_ms() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Duration::from);
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What the service manager is told, in this order.
@@ -85,9 +85,10 @@ impl Store {
         Some(Kept { orders: self.0.clone(), name })
     }
 
-    /// Forgets a connection that was taken over.
-    pub fn forget(&self, held: &Held) {
-        held.to_name().map(|name| self.0.send(Order::Forget(name)));
+    /// Forgets a connection that was handed over, whatever is made of it.
+    pub fn forget(&self, name: String) {
+        // Whoever carries it out is gone only with the process.
+        let _ = self.0.send(Order::Forget(name));
     }
 }
 
@@ -138,9 +139,9 @@ mod tests {
         fn a_name_says_what_was_held(
             container in "[a-zA-Z0-9][a-zA-Z0-9_.-]{0,300}|.{0,20}",
             ticket in any::<u64>(),
-            since_unix_ms in any::<u64>(),
+            since_ms in any::<u64>(),
         ) {
-            let held = Held { container, ticket, since_unix_ms };
+            let held = Held { container, ticket, since_ms };
             if let Some(name) = held.to_name() {
                 prop_assert!(name.len() <= LONGEST_NAME && name.is_ascii() && !name.contains(':'));
                 prop_assert_eq!(Held::from_name(&name), Some(held));

@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use ctlmgr_docker::ask::LONGEST_EVER;
 use ctlmgr_docker::daemon_json::Use;
-use ctlmgr_docker::held::Held;
+use ctlmgr_docker::held;
 use ctlmgr_docker::install::Places;
 use ctlmgr_docker::plugin::{Plugin, serve};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Stands between dockerd and ctlmgrd: dockerd asks it before every start.
@@ -66,7 +66,7 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
     let places = Places::default();
     match command {
         Command::Serve { listen, daemon } => {
-            let Inherited { socket, held } = inherited()?;
+            let Inherited { socket, held: kept } = inherited()?;
             let listener = match socket {
                 Some(listener) => listener,
                 None => UnixListener::bind(&listen)
@@ -78,7 +78,7 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
                 terminate.recv().await;
             };
             let plugin = Plugin::new(daemon, LONGEST_EVER);
-            serve(listener, held, plugin, end).await.context("failed to serve dockerd")
+            serve(listener, kept, plugin, end).await.context("failed to serve dockerd")
         }
         Command::Enable { runtime } => {
             say(&places.enable(Use { plugin: true, runtime }).await?, json)
@@ -111,8 +111,8 @@ fn say(lines: &[String], json: bool) -> Result<()> {
 struct Inherited {
     /// The socket that it has opened.
     socket: Option<UnixListener>,
-    /// Connections that it kept.
-    held: Vec<(Held, UnixStream)>,
+    /// Connections that it kept, by name.
+    held: Vec<(String, OwnedFd)>,
 }
 
 fn inherited() -> Result<Inherited> {
@@ -121,10 +121,10 @@ fn inherited() -> Result<Inherited> {
         #[expect(unsafe_code, reason = "systemd hands descriptors over as numbers")]
         // SAFETY: $LISTEN_FDS says that the descriptor is open and ours; each is taken once.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        match Held::from_name(&name) {
-            Some(held) => inherited.held.push((held, connection(fd)?)),
-            None if inherited.socket.is_none() => inherited.socket = Some(listener(fd)?),
-            None => {}
+        match name.starts_with(held::PREFIX) {
+            true => inherited.held.push((name, fd)),
+            false if inherited.socket.is_none() => inherited.socket = Some(listener(fd)?),
+            false => {}
         }
     }
     Ok(inherited)
@@ -134,10 +134,4 @@ fn listener(fd: OwnedFd) -> Result<UnixListener> {
     let listener = std::os::unix::net::UnixListener::from(fd);
     listener.set_nonblocking(true).context("failed to set up the socket")?;
     UnixListener::from_std(listener).context("failed to take over the socket")
-}
-
-fn connection(fd: OwnedFd) -> Result<UnixStream> {
-    let stream = std::os::unix::net::UnixStream::from(fd);
-    stream.set_nonblocking(true).context("failed to set up a connection that was kept")?;
-    UnixStream::from_std(stream).context("failed to take over a connection that was kept")
 }

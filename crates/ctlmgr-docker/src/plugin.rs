@@ -18,13 +18,13 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use axum::serve::IncomingStream;
 use serde::{Deserialize, Serialize};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::ask::{self, Leave, Start};
-use crate::held::{Held, Kept, Store, unix_ms};
+use crate::held::{Held, Kept, Store, since_boot_ms};
 use crate::uri::started;
 
 /// Name under which dockerd knows the plugin.
@@ -108,11 +108,11 @@ impl Plugin {
         let Some(container) = started(&question.method, &question.uri) else {
             return (Answer::yes(), false);
         };
-        let since_unix_ms = unix_ms();
+        let since_ms = since_boot_ms();
         let mut kept: Option<Kept> = None;
         let on_hold = |ticket| {
             if let (None, Some(fd)) = (&kept, &connection.0) {
-                let held = Held { container: container.clone(), ticket, since_unix_ms };
+                let held = Held { container: container.clone(), ticket, since_ms };
                 kept = self.store.keep(&held, fd);
             }
         };
@@ -147,9 +147,17 @@ impl Plugin {
         }
     }
 
+    /// One start less of which dockerd has to report the end.
+    fn close(&self) {
+        let less = |open: u64| Some(open.saturating_sub(1));
+        let _ = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
     /// Goes on with a start that another process held, and answers in its place.
-    async fn resume(&self, held: &Held, mut connection: UnixStream) -> std::io::Result<()> {
-        self.store.forget(held);
+    async fn resume(&self, held: &Held, connection: OwnedFd) -> std::io::Result<()> {
+        let connection = std::os::unix::net::UnixStream::from(connection);
+        connection.set_nonblocking(true)?;
+        let mut connection = UnixStream::from_std(connection)?;
         let start = Start {
             container: &held.container,
             source: "docker",
@@ -157,7 +165,16 @@ impl Plugin {
             waited: held.waited(),
             ticket: Some(held.ticket),
         };
-        let answer = serde_json::to_string(&self.hold(start, |_| {}).await)?;
+        let mut byte = [0];
+        let answer = tokio::select! {
+            answer = self.hold(start, |_| {}) => answer,
+            // It says nothing more until it is answered: it is gone, and so is who waits for it.
+            _ = connection.read(&mut byte) => {
+                self.close();
+                return Ok(());
+            }
+        };
+        let answer = serde_json::to_string(&answer)?;
         let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
         let length = answer.len();
         let whole = format!("{head}Content-Length: {length}\r\n\r\n{answer}");
@@ -173,16 +190,21 @@ impl Plugin {
 /// The socket fails.
 pub async fn serve(
     listener: UnixListener,
-    held: Vec<(Held, UnixStream)>,
+    kept: Vec<(String, OwnedFd)>,
     plugin: Plugin,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
     let plugin = Arc::new(plugin);
     let mut resumed = JoinSet::new();
-    for (held, connection) in held {
-        let plugin = plugin.clone();
+    for (name, connection) in kept {
+        let (plugin, held) = (plugin.clone(), Held::from_name(&name));
+        plugin.store.forget(name);
         // Where dockerd is gone, nobody waits any more.
-        resumed.spawn(async move { plugin.resume(&held, connection).await.is_ok() });
+        resumed.spawn(async move {
+            if let Some(held) = held {
+                let _ = plugin.resume(&held, connection).await;
+            }
+        });
     }
     let ending = plugin.clone();
     let end = async move {
@@ -216,8 +238,7 @@ async fn probed(State(plugin): State<Arc<Plugin>>) -> Json<Option<String>> {
 async fn response(State(plugin): State<Arc<Plugin>>, body: Bytes) -> Json<Answer> {
     let question: Question = serde_json::from_slice(&body).unwrap_or_default();
     if started(&question.method, &question.uri).is_some() {
-        let less = |open: u64| Some(open.saturating_sub(1));
-        let _ = plugin.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        plugin.close();
     }
     Json(Answer::yes())
 }

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::response::Json;
 use axum::routing::post;
 use ctlmgr_api::{Client, StartAnswer, StartDecision, StartRequest};
-use ctlmgr_docker::held::{Held, unix_ms};
+use ctlmgr_docker::held::{Held, since_boot_ms};
 use ctlmgr_docker::plugin::{Plugin, serve};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -217,13 +217,23 @@ async fn a_start_that_another_process_held_is_answered() {
     // Its first question comes with a ticket, as the later ones of a process that lived on.
     asked.store(1, Ordering::SeqCst);
     let listener = UnixListener::bind(&plugin).unwrap();
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let held = Held { container: "web-1".into(), ticket: 7, since_unix_ms: unix_ms() - 5000 };
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let held = Held {
+        container: "web-1".into(),
+        ticket: 7,
+        since_ms: since_boot_ms().saturating_sub(5000),
+    };
     let longest = Duration::from_secs(3600);
     let plugin = Plugin::new(daemon, longest);
-    tokio::spawn(serve(listener, vec![(held, theirs)], plugin, std::future::pending()));
+    tokio::spawn(serve(
+        listener,
+        vec![(held.to_name().unwrap(), theirs.into())],
+        plugin,
+        std::future::pending(),
+    ));
     let mut answer = String::new();
-    let mut ours = ours;
+    let mut ours = UnixStream::from_std(ours).unwrap();
     ours.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(

@@ -149,7 +149,7 @@ impl Default for StartSettings {
         StartSettings {
             mode: Mode::Observe,
             max_together: 16,
-            most_penalty: 100,
+            most_penalty: 125,
             max_wait: Millis(45_000),
             class_waits: [("critical".to_owned(), Millis(0))].into_iter().collect(),
             settle: Millis(10_000),

@@ -18,7 +18,7 @@
 //! In the order of weight, then of arrival, each is admitted if its longest wait is over (zero for
 //! class critical) or the operator let it go; or else if nobody holds the gate, none of those that it
 //! is to come after waits or starts (unless they wait for it in a circle), and either nobody starts, or
-//! there is room for one more, the host is not under pressure, and penalty, processors and page cache
+//! there is room for one more, the host is not under pressure that those who start do not explain, and penalty, processors and page cache
 //! allow. Whoever is admitted counts for those after it.
 //!
 //! # Properties
@@ -57,6 +57,11 @@ impl Traits {
     /// Whether they use different disks.
     pub fn is_apart(&self, other: &Traits) -> bool {
         self.disk.zip(other.disk).is_some_and(|(a, b)| a != b)
+    }
+
+    /// Whether it is known to use a disk.
+    fn uses_disk(&self) -> bool {
+        !matches!(self.character, None | Some(Character::Cpu | Character::Quiet))
     }
 
     /// What two cost each other when they start together, in hundredths.
@@ -259,10 +264,14 @@ impl Look<'_> {
         }
     }
 
+    /// Whether the machine has not too much to do already. One start that uses the disk makes everything wait
+    /// for it for most of the time, where nothing else happens: what it costs others to join it is what
+    /// penalties are for, and pressure tells nothing.
     fn is_calm(&self) -> Result<(), (String, Vec<String>)> {
         let ground = &self.queue.ground;
+        let is_explained = self.starting.iter().any(|s| s.traits.uses_disk());
         let limits = [
-            ("the disk", ground.io_full_pct, self.settings.io_full),
+            ("the disk", ground.io_full_pct.filter(|_| !is_explained), self.settings.io_full),
             ("memory", ground.memory_full_pct, self.settings.memory_full),
         ];
         for (what, pct, most) in limits {

@@ -35,7 +35,7 @@ use late::Order;
 use learned::Learned;
 use sight::Sight;
 use starting::{End, Member};
-use waiting::{Entry, Known, find, millis};
+use waiting::{Entry, Known, Terms, find, millis};
 
 /// A question to the gate, with the place for its answer.
 #[derive(Debug)]
@@ -165,6 +165,8 @@ impl Gate {
         if has_settings || self.sources.settings.has_changed().unwrap_or(false) {
             self.settings = Arc::new(self.sources.settings.borrow_and_update().clone());
             self.sight.tracing.want(is_to_trace(&self.settings));
+            // Whoever waits already is not held by what was said before.
+            self.introduce(|_| true);
         }
         if has_containers || self.sources.containers.has_changed().unwrap_or(false) {
             self.containers = Arc::new(self.sources.containers.borrow_and_update().clone());
@@ -245,7 +247,7 @@ impl Gate {
     /// Who is over leaves, who may start is let go, everybody who wants to know is told.
     fn move_on(&mut self) {
         let now = Instant::now();
-        self.introduce();
+        self.introduce(|known| known.is_none());
         self.settle(now);
         let before = self.waiting.len();
         self.waiting.retain(|e| !e.is_forgotten(now));
@@ -271,8 +273,8 @@ impl Gate {
                 }
             }
         }
-        let batch = self.batch;
-        self.waiting.iter_mut().for_each(|e| e.answer_in_time(batch, now));
+        let with = Terms { settings: &self.settings, batch: self.batch, now };
+        self.waiting.iter_mut().for_each(|e| e.answer_in_time(with));
         self.publish.send_if_modified(|queue| {
             let view = self.view();
             let is_changed = *queue != view;
@@ -281,14 +283,14 @@ impl Gate {
         });
     }
 
-    /// Looks up those that dockerd had not told of.
-    fn introduce(&mut self) {
+    /// Looks those up of whom this is known so far; what is known of others stays.
+    fn introduce(&mut self, is_meant: impl Fn(&Option<Known>) -> bool) {
         let known = |asked: &str| match find(&self.containers, asked) {
             Some(facts) => Some(Known::of(facts, &self.settings, &self.learned)),
             None => Known::remembered(asked, &self.settings, &self.learned),
         };
-        for entry in self.waiting.iter_mut().filter(|e| e.known.is_none()) {
-            entry.known = known(&entry.asked);
+        for entry in self.waiting.iter_mut().filter(|e| is_meant(&e.known)) {
+            entry.known = known(&entry.asked).or_else(|| entry.known.take());
         }
         for member in self.starting.iter_mut().filter(|m| m.known.is_none()) {
             member.known = known(&member.asked);
@@ -367,7 +369,8 @@ impl Gate {
             let _ = self.orders.send(Order::Thaw { id: entry.asked.clone(), is_paused });
         }
         reason.clone_into(&mut entry.reason);
-        entry.answer(decision, self.batch, Instant::now())
+        let now = Instant::now();
+        entry.answer(decision, Terms { settings: &self.settings, batch: self.batch, now })
     }
 }
 

@@ -79,6 +79,18 @@ fn under_pressure_one_starts_at_a_time() {
 }
 
 #[test]
+fn one_that_waits_for_the_disk_all_the_time_keeps_only_those_from_it_that_it_fights() {
+    let (reads, scans) = (Character::RandomRead, Character::SequentialRead);
+    let characters = [reads, scans, Character::SequentialWrite, reads];
+    let mut queue = Queue {
+        waiting: (1..).zip(characters).map(|(t, c)| waiting(t, Some(c))).collect(),
+        ..Queue::default()
+    };
+    queue.ground.io_full_pct = Some(95.0);
+    assert_eq!(who_starts(&queue, 10), [1, 3, 4]);
+}
+
+#[test]
 fn processors_and_page_cache_are_shared() {
     let mut queue = Queue { waiting: vec![waiting(1, None), waiting(2, None)], ..Queue::default() };
     (queue.ground.cpu_milli, queue.ground.cache) = (Some(2000), Some(Bytes::mib(100)));
@@ -304,8 +316,9 @@ proptest! {
                     (Some(a), Some(b)) => penalty(a, b),
                     _ => 0,
                 };
-                prop_assert!(starting.iter().map(cost).sum::<u32>() <= 100);
-                prop_assert!(queue.ground.io_full_pct.is_none_or(|p| p <= 50.0));
+                prop_assert!(starting.iter().map(cost).sum::<u32>() <= settings().most_penalty);
+                let is_explained = starting.iter().any(|s| s.traits.uses_disk());
+                prop_assert!(is_explained || queue.ground.io_full_pct.is_none_or(|p| p <= 50.0));
                 prop_assert!(starting.len() < 3
                     || [w.traits].iter().chain(starting.iter().map(|s| &s.traits))
                         .any(|t| t.character == Some(Character::Quiet)));

@@ -7,7 +7,7 @@ use ctlmgr_policy::gate::{self, Admission};
 
 use super::Gate;
 use super::starting::Member;
-use super::waiting::Entry;
+use super::waiting::{Entry, Known};
 
 /// Where this daemon's time begins, so that somebody who waited before it can be told apart.
 const ORIGIN: Duration = Duration::from_secs(86_400 * 2);
@@ -56,10 +56,15 @@ impl Gate {
             (Some(id), Some(known)) => id == known.id,
             _ => m.asked == entry.asked,
         };
+        // Its client may have given up and removed it; dockerd does not say so to whoever holds it.
+        let is_gone = |k: &Known| {
+            self.containers.version.is_some() && !self.containers.by_id.contains_key(&k.id)
+        };
         match () {
             () if self.settings.starts.mode == Mode::Off => Some("the starts job is off"),
             () if entry.known.as_ref().is_some_and(|k| !k.is_managed) => Some("not managed"),
             () if self.starting.iter().any(is_same) => Some("was let go already"),
+            () if entry.known.as_ref().is_some_and(is_gone) => Some("it is gone"),
             () => None,
         }
     }

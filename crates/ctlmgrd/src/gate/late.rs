@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use crate::undo::SharedJournal;
 use crate::workers::carry_out_one;
 
-/// Longer than any longest wait.
+/// Longer than anybody who is frozen waits.
 const LONGEST: Duration = Duration::from_secs(70);
 /// How often that is looked after.
 const ROUND: Duration = Duration::from_secs(5);

@@ -103,7 +103,7 @@ async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
     assert_eq!((db.decision, db.batch), (StartDecision::Start, 1));
     let scan = world.start(wants(&id("scan")[..12])).await;
     assert_eq!(scan.decision, StartDecision::Wait);
-    assert_eq!(scan.reason, "sequential-read beside those costs 2.00, more than 1.00");
+    assert_eq!(scan.reason, "sequential-read beside those costs 2.00, more than 1.25");
     let queue = world.queue().await;
     assert_eq!(queue.waiting[0].behind, ["db"]);
     assert_eq!((queue.starting[0].name.as_str(), queue.waiting[0].name.as_str()), ("db", "scan"));
@@ -148,7 +148,7 @@ async fn while_dockerd_boots_containers_are_known_as_they_started_last() {
     let asks = |name| StartRequest { source: "runc".into(), ..wants(&id(name)) };
     assert_eq!(world.start(asks("db")).await.decision, StartDecision::Start);
     let scan = world.start(asks("scan")).await;
-    assert_eq!(scan.reason, "sequential-read beside those costs 2.00, more than 1.00");
+    assert_eq!(scan.reason, "sequential-read beside those costs 2.00, more than 1.25");
     assert_eq!(world.queue().await.waiting[0].name, "scan");
 }
 
@@ -227,6 +227,14 @@ async fn only_where_waiting_holds_nobody_else_up_may_it_be_long() {
     assert_eq!(world.start(wrapper).await.longest_ms, Some(50_000));
     let longest: Vec<u64> = world.queue().await.waiting.iter().map(|w| w.longest_ms).collect();
     assert_eq!(longest, [600_000, 50_000]);
+    // Who waits already waits no longer than the settings say now; who was removed, not at all.
+    world.settings.send_modify(|s| s.starts.max_wait = Millis(30_000));
+    assert_eq!(world.start(wants("a")).await.longest_ms, Some(30_000));
+    world.containers.send_modify(|c| {
+        c.by_id.remove(&id("a"));
+    });
+    let gone = world.start(wants("a")).await;
+    assert_eq!((gone.decision, gone.reason.as_str()), (StartDecision::Start, "it is gone"));
 }
 
 /// 500 at once, each asking again and again as the plugin does: none is lost, none starts twice.
@@ -289,7 +297,7 @@ async fn a_late_one_is_frozen_until_its_turn() {
     }
     let mut orders = world.orders.lock().await;
     let order = orders.recv().await.unwrap();
-    let reason = "sequential-read beside those costs 2.00, more than 1.00";
+    let reason = "sequential-read beside those costs 2.00, more than 1.25";
     assert!(matches!(order, Order::Freeze(who, why) if who == id("boot") && why.0 == reason));
     let cancel = QueueChange::Cancel("boot".into());
     let refused = world.ask(|reply| Question::Change(cancel, reply)).await.unwrap_err();

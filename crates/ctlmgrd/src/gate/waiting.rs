@@ -175,11 +175,8 @@ impl Entry {
     /// Its longest wait.
     pub fn longest(&self, settings: &Settings) -> Millis {
         let configured = self.known.as_ref().map_or(settings.starts.max_wait, |k| k.longest);
-        configured.min(self.longest_inside())
-    }
-
-    fn longest_inside(&self) -> Millis {
-        if self.is_late || self.source == "runc" { LONGEST_INSIDE } else { Millis(u64::MAX) }
+        let is_inside = self.is_late || self.source == "runc";
+        if is_inside { configured.min(LONGEST_INSIDE) } else { configured }
     }
 
     /// Whether somebody waits for the answer right now.
@@ -215,27 +212,36 @@ impl Entry {
     }
 
     /// Answers whoever waits; `false` if they are gone.
-    pub fn answer(&mut self, decision: StartDecision, batch: u64, now: Instant) -> bool {
+    pub fn answer(&mut self, decision: StartDecision, with: Terms<'_>) -> bool {
+        let longest = self.longest(with.settings);
         let Some(asker) = self.asker.take() else { return self.is_late };
-        self.asked_at = now;
+        self.asked_at = with.now;
         let answer = StartAnswer {
             decision,
             ticket: self.ticket.0,
-            batch,
-            waited_ms: millis(now.duration_since(self.since)),
-            longest_ms: self.known.as_ref().map(|k| k.longest.min(self.longest_inside()).0),
+            batch: with.batch,
+            waited_ms: millis(with.now.duration_since(self.since)),
+            longest_ms: Some(longest.0),
             reason: self.reason.clone(),
         };
         asker.reply.send(Ok(answer)).is_ok()
     }
 
     /// Tells whoever wants to know by now that it is not decided.
-    pub fn answer_in_time(&mut self, batch: u64, now: Instant) {
-        let is_time = |a: &Asker| a.until.is_some_and(|until| until <= now);
+    pub fn answer_in_time(&mut self, with: Terms<'_>) {
+        let is_time = |a: &Asker| a.until.is_some_and(|until| until <= with.now);
         if self.asker.as_ref().is_some_and(is_time) {
-            self.answer(StartDecision::Wait, batch, now);
+            self.answer(StartDecision::Wait, with);
         }
     }
+}
+
+/// What an answer says beside the decision.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms<'a> {
+    pub settings: &'a Settings,
+    pub batch: u64,
+    pub now: Instant,
 }
 
 /// A span in milliseconds.

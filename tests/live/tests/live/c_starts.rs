@@ -101,7 +101,7 @@ fn one_waits_for_another_and_the_operator_lets_it_go() -> Result<()> {
     let queue = queue()?;
     assert_eq!(queue["waiting"][0]["behind"], serde_json::json!(["db"]));
     ensure!(
-        sh("ctlmgr queue")?.contains("sequential-read beside those costs 2.00, more than 1.00")
+        sh("ctlmgr queue")?.contains("sequential-read beside those costs 2.00, more than 1.25")
     );
     // Everything else goes on.
     sh("docker ps && docker inspect scan && docker stop -t 0 scan")?;
@@ -211,7 +211,10 @@ fn a_plugin_that_dies_with_a_start_in_its_hands_loses_nothing() -> Result<()> {
     eventually("web runs", || is_running(&web.name))?;
     ensure!(sh("cat /run/web.out")? == "web", "its client was told so");
 
-    sh("docker kill web; ctlmgr queue hold; docker start web >/run/web.out 2>&1 &")?;
+    sh("docker kill web; ctlmgr queue hold")?;
+    let starts = || Ok(queue()?["starting"].as_array().is_some_and(|all| !all.is_empty()));
+    eventually("its first start is over", || starts().map(|starts| !starts))?;
+    sh("docker start web >/run/web.out 2>&1 &")?;
     eventually("web waits again", || Ok(waits("web")? && stored()? == "1"))?;
     kill()?;
     eventually("the next one goes on with it", || Ok(stored()? == "0"))?;
