@@ -42,7 +42,7 @@ fn sequential_waits_for_random_of_the_same_direction_and_reads_do_not_mind_write
     let all = admit(&settings(), &queue, Millis(10));
     assert!(!all[0].may_start && all[1].may_start, "{all:?}");
     assert_eq!(all[0].behind, ["db"]);
-    assert_eq!(all[0].reason, "sequential-read beside those costs 2.00, more than 1.00");
+    assert_eq!(all[0].reason, "sequential-read beside those costs 2.00, more than 1.25");
 }
 
 #[test]
