@@ -58,7 +58,8 @@ impl Gate {
         };
         // Its client may have given up and removed it; dockerd does not say so to whoever holds it.
         let is_gone = |k: &Known| {
-            self.containers.version.is_some() && !self.containers.by_id.contains_key(&k.id)
+            let is_there = self.containers.by_id.contains_key(&k.id);
+            k.is_told && self.containers.version.is_some() && !is_there
         };
         match () {
             () if self.settings.starts.mode == Mode::Off => Some("the starts job is off"),

@@ -222,6 +222,7 @@ mod tests {
             longest: Millis(0),
             after: Vec::new(),
             is_managed: true,
+            is_told: true,
         };
         let (containers, began) = (Containers::default(), Instant::now());
         let mut member = Member::new(id.clone(), Some(known), &containers, began);

@@ -222,18 +222,20 @@ async fn only_where_waiting_holds_nobody_else_up_may_it_be_long() {
     world.settings.send_modify(|s| s.starts.max_wait = Millis(600_000));
     world.ask(|reply| Question::Change(QueueChange::Hold, reply)).await.unwrap();
     let plugin = StartRequest { source: "docker".into(), ..wants("a") };
-    assert_eq!(world.start(plugin).await.longest_ms, Some(600_000));
+    let first = world.start(plugin.clone()).await;
+    assert_eq!(first.longest_ms, Some(600_000));
+    let again = StartRequest { ticket: Some(first.ticket), ..plugin };
     let wrapper = StartRequest { source: "runc".into(), ..wants("b") };
     assert_eq!(world.start(wrapper).await.longest_ms, Some(50_000));
     let longest: Vec<u64> = world.queue().await.waiting.iter().map(|w| w.longest_ms).collect();
     assert_eq!(longest, [600_000, 50_000]);
     // Who waits already waits no longer than the settings say now; who was removed, not at all.
     world.settings.send_modify(|s| s.starts.max_wait = Millis(30_000));
-    assert_eq!(world.start(wants("a")).await.longest_ms, Some(30_000));
+    assert_eq!(world.start(again.clone()).await.longest_ms, Some(30_000));
     world.containers.send_modify(|c| {
         c.by_id.remove(&id("a"));
     });
-    let gone = world.start(wants("a")).await;
+    let gone = world.start(again).await;
     assert_eq!((gone.decision, gone.reason.as_str()), (StartDecision::Start, "it is gone"));
 }
 

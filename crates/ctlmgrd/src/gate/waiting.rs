@@ -32,6 +32,8 @@ pub(super) struct Known {
     pub longest: Millis,
     pub after: Vec<String>,
     pub is_managed: bool,
+    /// Whether dockerd tells of it; else it is known from its last start.
+    pub is_told: bool,
 }
 
 impl Known {
@@ -44,7 +46,7 @@ impl Known {
     /// The same while dockerd does not tell: as it was when it started last.
     pub fn remembered(id: &str, settings: &Settings, learned: &Learned) -> Option<Known> {
         let Remembered { key, facts } = learned.remembered(id)?;
-        Some(Known::keyed(facts, key.clone(), settings, learned))
+        Some(Known { is_told: false, ..Known::keyed(facts, key.clone(), settings, learned) })
     }
 
     fn keyed(facts: &ContainerFacts, key: String, settings: &Settings, learned: &Learned) -> Known {
@@ -64,6 +66,7 @@ impl Known {
             longest: settings.starts.longest_wait(entitlement.class.as_ref()),
             after: names.map(str::to_owned).collect(),
             is_managed: entitlement.managed,
+            is_told: true,
             key,
         }
     }
