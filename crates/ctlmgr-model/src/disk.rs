@@ -46,6 +46,8 @@ pub struct Io {
     pub writes: u64,
     /// Processor time, in microseconds.
     pub cpu_usec: u64,
+    /// Time in which somebody waited for a disk (`some` of io.pressure), in microseconds.
+    pub waited_usec: u64,
     /// The disk that moved the most of it. Of a device and the one below it, which count the same, the
     /// one with the smaller numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +67,7 @@ impl Io {
             reads: self.reads.saturating_sub(earlier.reads),
             writes: self.writes.saturating_sub(earlier.writes),
             cpu_usec: self.cpu_usec.saturating_sub(earlier.cpu_usec),
+            waited_usec: self.waited_usec.saturating_sub(earlier.waited_usec),
             disk: self.disk,
             shape: self
                 .shape

@@ -28,13 +28,15 @@
 
 mod lesson;
 mod penalties;
+mod settled;
 
 use std::collections::BTreeSet;
 
-use ctlmgr_model::{Bytes, Character, Disk, Millis, StartSettings, Weight};
+use ctlmgr_model::{Bytes, Character, Disk, Millis, Percent, StartSettings, Weight};
 
 pub use lesson::{busy_milli, classify, is_quiet, learn, learn_alone, per_sec, traits};
 pub use penalties::{Penalties, Slowdown};
+pub use settled::{ENDED, Progress, is_settled, is_whole};
 
 /// Number of a start, given by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,12 +47,25 @@ pub struct Ticket(pub u64);
 pub struct Traits {
     /// What it is like.
     pub character: Option<Character>,
+    /// What a mixed one is made of, if that is known.
+    pub mix: Option<Mix>,
     /// The disk that it uses the most. Those on different ones do not meet.
     pub disk: Option<Disk>,
     /// Processors that it keeps busy, in thousandths.
     pub cpu_milli: u64,
     /// Page cache that it reads into.
     pub cache: Bytes,
+}
+
+/// The two directions of a start that is mixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mix {
+    /// How it reads.
+    pub read: Character,
+    /// How it writes.
+    pub write: Character,
+    /// Part of its bytes that are written.
+    pub written: Percent,
 }
 
 impl Traits {
@@ -67,10 +82,30 @@ impl Traits {
     /// What two cost each other when they start together, in hundredths.
     fn conflict(&self, other: &Traits, penalties: &Penalties) -> u32 {
         match (self.character, other.character) {
-            (Some(a), Some(b)) if !self.is_apart(other) => penalties.between(a, b),
+            (Some(a), Some(b)) if !self.is_apart(other) => penalties
+                .learned_between(a, b)
+                .unwrap_or_else(|| by_parts(&self.parts(a), &other.parts(b))),
             _ => 0,
         }
     }
+
+    /// Characters and parts in per cent: one, or those of its two directions.
+    fn parts(&self, character: Character) -> Vec<(Character, u32)> {
+        match self.mix.filter(|_| character == Character::Mixed) {
+            Some(Mix { read, write, written }) => {
+                let written = u32::from(written.0.min(100));
+                vec![(read, 100 - written), (write, written)]
+            }
+            None => vec![(character, 100)],
+        }
+    }
+}
+
+/// The guidelines, for each pair of parts by how much of both there is: one that writes for two thirds of
+/// its bytes costs another writer two thirds of what a writer would.
+fn by_parts(a: &[(Character, u32)], b: &[(Character, u32)]) -> u32 {
+    let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x, y)));
+    pairs.map(|((a, n), (b, m))| penalty(*a, *b) * n * m).sum::<u32>() / 10_000
 }
 
 /// A start that waits.
@@ -324,49 +359,6 @@ impl Look<'_> {
 
 fn hundredths(value: u32) -> String {
     format!("{}.{:02}", value / 100, value % 100)
-}
-
-/// What was seen of a start under way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// How long it has been under way.
-    pub lasted: Millis,
-    /// Since when it moved little data, if it does.
-    pub quiet_for: Option<Millis>,
-    /// Whether its health check says that it is healthy.
-    pub is_healthy: bool,
-    /// Whether dockerd says that it has ended.
-    pub has_ended: bool,
-    /// For how long no process of it was to be seen.
-    pub absent_for: Option<Millis>,
-}
-
-/// A container that is not to be seen for so long has ended, or never started.
-const ABSENT: Millis = Millis(10_000);
-
-/// The container does not run any more.
-pub const ENDED: &str = "ended";
-
-/// Whether a start is over, and why.
-pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'static str> {
-    match progress {
-        p if p.is_healthy => Some("healthy"),
-        p if p.has_ended => Some(ENDED),
-        p if p.absent_for.is_some_and(|t| t >= ABSENT) => Some(ENDED),
-        p if p.quiet_for.is_some_and(|t| t >= settings.settle) => Some("its disk use is down"),
-        p if p.lasted >= settings.settle_at_most => Some("it has had its time"),
-        _ => None,
-    }
-}
-
-/// Whether a start that is over for this reason ([`is_settled`]) was a whole one: not cut off, and not
-/// failed. Only such say how long one like it takes.
-pub fn is_whole(why: &str, has_failed: bool) -> bool {
-    match why {
-        "healthy" | "its disk use is down" => true,
-        ENDED => !has_failed,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -127,7 +127,8 @@ impl Sensor {
                 if activity.is_populated {
                     let shape = trace.and_then(|trace| shape(&dir, trace));
                     let disk = activity.io.disk.filter(|disk| !self.is_stacked(*disk));
-                    io.insert(id, Io { shape, disk, ..activity.io });
+                    let waited_usec = activity.disk_wait_usec.unwrap_or_default();
+                    io.insert(id, Io { shape, disk, waited_usec, ..activity.io });
                 }
             }
         }

@@ -2,10 +2,13 @@
 
 use ctlmgr_model::{Bytes, Character, Io, Millis, Percent, Profile, Requests};
 
-use super::Traits;
+use super::{Mix, Traits};
 
-/// Below this a container is quiet, whatever it does later, in bytes per second.
+/// Up to this a container is quiet that does not wait for a disk, whatever it does later, in bytes per second.
 const QUIET_PER_SEC: Bytes = Bytes::mib(1);
+/// Who waits for a disk for this part of the time is at work there, however little comes of it, in per cent:
+/// a disk that moves its head makes no more of small requests at random.
+const WAITING: u64 = 25;
 /// A request of at least this size in the mean is part of a sequence: readahead and writeback merge
 /// what lies together (16 KiB is the least that readahead starts with).
 const SEQUENTIAL: Bytes = Bytes(48 * 1024);
@@ -14,10 +17,14 @@ const PREVAILS: u64 = 75;
 /// A start that keeps this part of a processor busy and is quiet otherwise is one of processor time.
 const BUSY_MILLI: u64 = 500;
 
-/// Whether this much in this time is little, for one that moves `steady` per second in normal running.
-pub fn is_quiet(moved: Bytes, passed: Millis, steady: Bytes) -> bool {
-    let most = QUIET_PER_SEC.max(Bytes(steady.0.saturating_mul(2)));
-    per_sec(moved, passed) <= most
+/// Whether this is little in this time, for one that moves `steady` per second in normal running (zero if that
+/// is not known).
+pub fn is_quiet(io: &Io, passed: Millis, steady: Bytes) -> bool {
+    let rate = per_sec(io.moved(), passed);
+    let is_steady = steady > Bytes::ZERO && rate.0 <= steady.0.saturating_mul(2);
+    // In thousandths times per cent.
+    let is_waiting = io.waited_usec / passed.0.max(1) >= WAITING * 10;
+    is_steady || (rate <= QUIET_PER_SEC && !is_waiting)
 }
 
 /// An amount per second.
@@ -36,33 +43,49 @@ pub fn busy_milli(io: &Io, passed: Millis) -> u64 {
 /// merges look random, and large random ones sequential.
 pub fn classify(io: &Io, lasted: Millis) -> Character {
     let moved = io.moved();
-    if is_quiet(moved, lasted, Bytes::ZERO) {
+    if is_quiet(io, lasted, Bytes::ZERO) {
         return match busy_milli(io, lasted) >= BUSY_MILLI {
             true => Character::Cpu,
             false => Character::Quiet,
         };
     }
-    let shape = io.shape.unwrap_or_default();
     let prevails =
         |part: Bytes| u128::from(part.0) * 100 >= u128::from(moved.0) * u128::from(PREVAILS);
-    // What was seen of a small part of it says nothing of the rest. Stacked devices count twice.
-    let is_telling = |bytes: Bytes, traced: Requests| traced.bytes.0 > bytes.0 / 4;
-    let is_sequential =
-        |bytes: Bytes, requests: u64, traced: Requests| match is_telling(bytes, traced) {
-            false => bytes.0 / requests.max(1) >= SEQUENTIAL.0,
-            true => traced.sequential.0 >= traced.bytes.0 / 2,
-        };
     match () {
-        () if prevails(io.read) => match is_sequential(io.read, io.reads, shape.read) {
-            true => Character::SequentialRead,
-            false => Character::RandomRead,
-        },
-        () if prevails(io.written) => match is_sequential(io.written, io.writes, shape.write) {
-            true => Character::SequentialWrite,
-            false => Character::RandomWrite,
-        },
+        () if prevails(io.read) => how_it_reads(io),
+        () if prevails(io.written) => how_it_writes(io),
         () => Character::Mixed,
     }
+}
+
+fn how_it_reads(io: &Io) -> Character {
+    match is_sequential(io.read, io.reads, io.shape.unwrap_or_default().read) {
+        true => Character::SequentialRead,
+        false => Character::RandomRead,
+    }
+}
+
+fn how_it_writes(io: &Io) -> Character {
+    match is_sequential(io.written, io.writes, io.shape.unwrap_or_default().write) {
+        true => Character::SequentialWrite,
+        false => Character::RandomWrite,
+    }
+}
+
+fn is_sequential(bytes: Bytes, requests: u64, traced: Requests) -> bool {
+    // What was seen of a small part of it says nothing of the rest. Stacked devices count twice.
+    match traced.bytes.0 > bytes.0 / 4 {
+        false => bytes.0 / requests.max(1) >= SEQUENTIAL.0,
+        true => traced.sequential.0 >= traced.bytes.0 / 2,
+    }
+}
+
+/// What it is made of, if it moved anything.
+fn mix(io: &Io) -> Option<Mix> {
+    let written = u128::from(io.written.0) * 100 / u128::from(io.moved().0.max(1));
+    let written = Percent(u8::try_from(written).ok()?);
+    let (read, write) = (how_it_reads(io), how_it_writes(io));
+    (io.moved() > Bytes::ZERO).then_some(Mix { read, write, written })
 }
 
 /// A mean follows the last starts: each new one counts for at least this part, one in …
@@ -98,6 +121,7 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Option<Byte
         reads: mean(known.io.reads, io.reads),
         writes: mean(known.io.writes, io.writes),
         cpu_usec: mean(known.io.cpu_usec, io.cpu_usec),
+        waited_usec: mean(known.io.waited_usec, io.waited_usec),
         disk: io.disk.or(known.io.disk),
         // One that was not traced says nothing of the shape.
         shape: match (known.io.shape, io.shape) {
@@ -135,6 +159,7 @@ pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
         |c| matches!(c, Character::RandomRead | Character::SequentialRead | Character::Mixed);
     Traits {
         character,
+        mix: profile.and_then(|p| mix(&p.io)),
         cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
         disk: profile.and_then(|p| p.io.disk),
         cache: profile.filter(|p| reads(p.character)).map_or(Bytes::ZERO, |p| p.io.read),

@@ -60,7 +60,12 @@ impl Penalties {
 
     /// What two cost each other.
     pub fn between(&self, a: Character, b: Character) -> u32 {
-        self.learned.get(&(a.min(b), a.max(b))).map_or_else(|| penalty(a, b), |p| p.hundredths)
+        self.learned_between(a, b).unwrap_or_else(|| penalty(a, b))
+    }
+
+    /// The same, if starts of theirs have taught it.
+    pub fn learned_between(&self, a: Character, b: Character) -> Option<u32> {
+        self.learned.get(&(a.min(b), a.max(b))).map(|p| p.hundredths)
     }
 
     /// Learns from a start of character `own`; returns the pairs that changed. How much longer it took

@@ -1,5 +1,5 @@
 use super::*;
-use ctlmgr_model::{Io, Percent, Requests, Shape};
+use ctlmgr_model::{Io, PairPenalty, Percent, Requests, Shape};
 use proptest::prelude::*;
 
 fn settings() -> StartSettings {
@@ -91,6 +91,29 @@ fn one_that_waits_for_the_disk_all_the_time_keeps_only_those_from_it_that_it_fig
 }
 
 #[test]
+fn a_mixed_one_costs_what_its_parts_cost_until_its_own_starts_have_taught_more() {
+    use Character::{Mixed, RandomRead, RandomWrite, SequentialRead, SequentialWrite};
+    let mix = Mix { read: SequentialRead, write: SequentialWrite, written: Percent(67) };
+    let tree = Traits { character: Some(Mixed), mix: Some(mix), ..Traits::default() };
+    let one = |character| Traits { character: Some(character), ..Traits::default() };
+    let cost = |other: Traits, penalties: &Penalties| tree.conflict(&other, penalties);
+    let none = Penalties::default();
+    assert_eq!(cost(one(RandomWrite), &none), 134);
+    assert_eq!(cost(one(SequentialWrite), &none), 67);
+    assert_eq!(cost(one(RandomRead), &none), 66);
+    assert_eq!(cost(tree, &none), 55, "a ninth of the time both read");
+    assert_eq!(cost(one(Mixed), &none), 100, "nothing is known of the other's parts");
+    let learned = PairPenalty {
+        a: Mixed,
+        b: RandomWrite,
+        hundredths: 30,
+        seen: 9,
+        learned_unix: 1_800_000_000,
+    };
+    assert_eq!(cost(one(RandomWrite), &Penalties::new([learned])), 30);
+}
+
+#[test]
 fn processors_and_page_cache_are_shared() {
     let mut queue = Queue { waiting: vec![waiting(1, None), waiting(2, None)], ..Queue::default() };
     (queue.ground.cpu_milli, queue.ground.cache) = (Some(2000), Some(Bytes::mib(100)));
@@ -170,6 +193,25 @@ fn characters_follow_direction_and_size() {
     assert_eq!(of(60, 100, 40, 100, 0), Character::Mixed);
     assert_eq!(of(1, 10, 1, 10, 8_000_000), Character::Cpu);
     assert_eq!(of(1, 10, 1, 10, 100_000), Character::Quiet);
+}
+
+#[test]
+fn who_waits_for_the_disk_is_not_quiet_however_little_comes_of_it() {
+    // A disk that makes a hundred requests of 4 KiB a second.
+    let io = |wait_ms: u64| Io {
+        read: Bytes(409_600),
+        reads: 100,
+        waited_usec: wait_ms * 1000,
+        ..Io::default()
+    };
+    let second = Millis(1000);
+    assert!(!is_quiet(&io(900), second, Bytes::ZERO));
+    assert_eq!(classify(&io(900), second), Character::RandomRead);
+    assert!(is_quiet(&io(100), second, Bytes::ZERO));
+    assert_eq!(classify(&io(100), second), Character::Quiet);
+    assert!(is_quiet(&io(900), second, Bytes(300_000)), "as it always does");
+    let stuck = Io { waited_usec: 1_000_000, ..Io::default() };
+    assert!(!is_quiet(&stuck, second, Bytes::ZERO), "a disk that answers nobody");
 }
 
 #[test]

@@ -113,10 +113,10 @@ impl Member {
         self.absent_since = now;
         if let Some((before, at)) = self.last {
             let passed = Millis(millis(now.duration_since(at)));
-            let moved = io.since(before).moved();
+            let done = io.since(before);
             let steady = self.known.as_ref().map_or(Bytes::ZERO, |k| k.steady_per_sec);
-            self.steady_per_sec = gate::per_sec(moved, passed);
-            match gate::is_quiet(moved, passed, steady) {
+            self.steady_per_sec = gate::per_sec(done.moved(), passed);
+            match gate::is_quiet(&done, passed, steady) {
                 true => self.quiet_since = self.quiet_since.or(Some(at)),
                 false => {
                     self.quiet_since = None;
