@@ -13,7 +13,7 @@ mod starts;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
@@ -107,6 +107,7 @@ fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     let mut results =
         Results { scene, step_secs: memory.step_secs, swap: &memory.swap, runs: Vec::new() };
     let is_wanted = |p: &Policy| is_named(p.name, &memory.only) && (memory.peers || !p.is_peer);
+    ensure!(POLICIES.iter().any(is_wanted), "no policy is called `{}`", memory.only);
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=memory.runs {
         for (i, policy) in POLICIES.iter().enumerate().filter(|(_, p)| is_wanted(p)) {
