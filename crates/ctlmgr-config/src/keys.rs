@@ -202,7 +202,7 @@ pub const KEYS: &[Key] = &[
         "settle_secs",
         "seconds, 1–600",
         "10",
-        "A start is over when the container moved little data for so long.",
+        "A start is over when the container moved little data, and was not at work on a disk, for so long.",
     ),
     key(
         "starts",

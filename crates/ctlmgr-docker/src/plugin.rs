@@ -167,6 +167,7 @@ impl Plugin {
         };
         let mut byte = [0];
         let answer = tokio::select! {
+            biased;
             answer = self.hold(start, |_| {}) => answer,
             // It says nothing more until it is answered: it is gone, and so is who waits for it.
             _ = connection.read(&mut byte) => {

@@ -74,9 +74,9 @@ impl Traits {
         self.disk.zip(other.disk).is_some_and(|(a, b)| a != b)
     }
 
-    /// Whether it is known to use a disk.
-    fn uses_disk(&self) -> bool {
-        !matches!(self.character, None | Some(Character::Cpu | Character::Quiet))
+    /// Whether it may use a disk: unknown ones may.
+    fn may_use_disk(&self) -> bool {
+        !matches!(self.character, Some(Character::Cpu | Character::Quiet))
     }
 
     /// What two cost each other when they start together, in hundredths.
@@ -84,7 +84,7 @@ impl Traits {
         match (self.character, other.character) {
             (Some(a), Some(b)) if !self.is_apart(other) => penalties
                 .learned_between(a, b)
-                .unwrap_or_else(|| by_parts(&self.parts(a), &other.parts(b))),
+                .unwrap_or_else(|| by_parts(&self.parts(a), &other.parts(b), penalties)),
             _ => 0,
         }
     }
@@ -101,11 +101,11 @@ impl Traits {
     }
 }
 
-/// The guidelines, for each pair of parts by how much of both there is: one that writes for two thirds of
+/// What each pair of parts costs, by how much of both there is: one that writes for two thirds of
 /// its bytes costs another writer two thirds of what a writer would.
-fn by_parts(a: &[(Character, u32)], b: &[(Character, u32)]) -> u32 {
+fn by_parts(a: &[(Character, u32)], b: &[(Character, u32)], penalties: &Penalties) -> u32 {
     let pairs = a.iter().flat_map(|x| b.iter().map(move |y| (x, y)));
-    pairs.map(|((a, n), (b, m))| penalty(*a, *b) * n * m).sum::<u32>() / 10_000
+    pairs.map(|((a, n), (b, m))| penalties.between(*a, *b) * n * m).sum::<u32>() / 10_000
 }
 
 /// A start that waits.
@@ -249,7 +249,7 @@ impl Look<'_> {
             return Ok("nobody else starts".to_owned());
         }
         self.has_room(w)?;
-        self.is_calm()?;
+        self.is_calm(w)?;
         self.suits(w)
     }
 
@@ -302,11 +302,12 @@ impl Look<'_> {
     /// Whether the machine has not too much to do already. One start that uses the disk makes everything wait
     /// for it for most of the time, where nothing else happens: what it costs others to join it is what
     /// penalties are for, and pressure tells nothing.
-    fn is_calm(&self) -> Result<(), (String, Vec<String>)> {
+    fn is_calm(&self, w: &Waiting) -> Result<(), (String, Vec<String>)> {
         let ground = &self.queue.ground;
-        let is_explained = self.starting.iter().any(|s| s.traits.uses_disk());
+        let is_explained = self.starting.iter().any(|s| s.traits.may_use_disk());
+        let counts = w.traits.may_use_disk() && !is_explained;
         let limits = [
-            ("the disk", ground.io_full_pct.filter(|_| !is_explained), self.settings.io_full),
+            ("the disk", ground.io_full_pct.filter(|_| counts), self.settings.io_full),
             ("memory", ground.memory_full_pct, self.settings.memory_full),
         ];
         for (what, pct, most) in limits {

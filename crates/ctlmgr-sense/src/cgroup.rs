@@ -196,9 +196,11 @@ pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
     let state = read(dir, "cgroup.events", parse_state).ok().flatten();
     let cpu_usec = read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default();
     let pressure = read(dir, "io.pressure", parse_pressure).ok().flatten();
+    let disk_wait_usec = pressure.map(|p| p.some.total_usec);
+    let waited_usec = disk_wait_usec.unwrap_or_default();
     Activity {
-        disk_wait_usec: pressure.map(|p| p.some.total_usec),
-        io: Io { cpu_usec, ..io.unwrap_or_default() },
+        disk_wait_usec,
+        io: Io { cpu_usec, waited_usec, ..io.unwrap_or_default() },
         is_populated: state.unwrap_or_default().0,
         is_frozen: state.unwrap_or_default().1,
         is_to_freeze: read(dir, "cgroup.freeze", parse_bytes).ok().flatten() == Some(Knob::STILL),

@@ -127,8 +127,7 @@ impl Sensor {
                 if activity.is_populated {
                     let shape = trace.and_then(|trace| shape(&dir, trace));
                     let disk = activity.io.disk.filter(|disk| !self.is_stacked(*disk));
-                    let waited_usec = activity.disk_wait_usec.unwrap_or_default();
-                    io.insert(id, Io { shape, disk, waited_usec, ..activity.io });
+                    io.insert(id, Io { shape, disk, ..activity.io });
                 }
             }
         }

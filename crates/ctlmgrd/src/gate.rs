@@ -247,7 +247,10 @@ impl Gate {
     /// Who is over leaves, who may start is let go, everybody who wants to know is told.
     fn move_on(&mut self) {
         let now = Instant::now();
-        self.introduce(|known| known.is_none());
+        // One of that name may be another by now.
+        let containers = self.containers.clone();
+        let is_there = |known: &Known| containers.by_id.contains_key(&known.id);
+        self.introduce(|known| known.as_ref().is_none_or(|k| k.is_told && !is_there(k)));
         self.settle(now);
         let before = self.waiting.len();
         self.waiting.retain(|e| !e.is_forgotten(now));

@@ -9,6 +9,9 @@ const QUIET_PER_SEC: Bytes = Bytes::mib(1);
 /// Who waits for a disk for this part of the time is at work there, however little comes of it, in per cent:
 /// a disk that moves its head makes no more of small requests at random.
 const WAITING: u64 = 25;
+/// With fewer requests in a second waiting says nothing: it is for a server elsewhere, or for events (io_uring), or
+/// behind somebody else's requests.
+const AT_WORK_PER_SEC: u64 = 10;
 /// A request of at least this size in the mean is part of a sequence: readahead and writeback merge
 /// what lies together (16 KiB is the least that readahead starts with).
 const SEQUENTIAL: Bytes = Bytes(48 * 1024);
@@ -24,7 +27,9 @@ pub fn is_quiet(io: &Io, passed: Millis, steady: Bytes) -> bool {
     let is_steady = steady > Bytes::ZERO && rate.0 <= steady.0.saturating_mul(2);
     // In thousandths times per cent.
     let is_waiting = io.waited_usec / passed.0.max(1) >= WAITING * 10;
-    is_steady || (rate <= QUIET_PER_SEC && !is_waiting)
+    let requests = per_sec(Bytes(io.reads.saturating_add(io.writes)), passed).0;
+    let is_at_work = is_waiting && requests >= AT_WORK_PER_SEC;
+    is_steady || (rate <= QUIET_PER_SEC && !is_at_work)
 }
 
 /// An amount per second.
@@ -159,7 +164,7 @@ pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
         |c| matches!(c, Character::RandomRead | Character::SequentialRead | Character::Mixed);
     Traits {
         character,
-        mix: profile.and_then(|p| mix(&p.io)),
+        mix: profile.filter(|p| p.character == Character::Mixed).and_then(|p| mix(&p.io)),
         cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
         disk: profile.and_then(|p| p.io.disk),
         cache: profile.filter(|p| reads(p.character)).map_or(Bytes::ZERO, |p| p.io.read),

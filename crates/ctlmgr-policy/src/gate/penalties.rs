@@ -55,17 +55,20 @@ impl Penalties {
             let value = (prior * age + learned * (FADES - age)) / FADES;
             PairPenalty { hundredths: hundredths(value), ..*p }
         };
-        Penalties { learned: self.learned.iter().map(|(pair, p)| (*pair, faded(p))).collect() }
+        let is_left = |p: &PairPenalty| unix.saturating_sub(p.learned_unix) < FADES;
+        let left = self.learned.iter().filter(|(_, p)| is_left(p));
+        Penalties { learned: left.map(|(pair, p)| (*pair, faded(p))).collect() }
     }
 
     /// What two cost each other.
     pub fn between(&self, a: Character, b: Character) -> u32 {
-        self.learned_between(a, b).unwrap_or_else(|| penalty(a, b))
+        self.learned.get(&(a.min(b), a.max(b))).map_or_else(|| penalty(a, b), |p| p.hundredths)
     }
 
-    /// The same, if starts of theirs have taught it.
+    /// The same, if so many starts have taught it that the guideline counts for little in it.
     pub fn learned_between(&self, a: Character, b: Character) -> Option<u32> {
-        self.learned.get(&(a.min(b), a.max(b))).map(|p| p.hundredths)
+        let known = self.learned.get(&(a.min(b), a.max(b)))?;
+        (u64::from(known.seen) >= MEMORY).then_some(known.hundredths)
     }
 
     /// Learns from a start of character `own`; returns the pairs that changed. How much longer it took

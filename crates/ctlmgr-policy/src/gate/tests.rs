@@ -71,11 +71,14 @@ fn unknown_ones_hold_nobody_up_but_count() {
 
 #[test]
 fn under_pressure_one_starts_at_a_time() {
-    let mut queue = Queue { waiting: vec![waiting(1, None), waiting(2, None)], ..Queue::default() };
+    let cpu = Some(Character::Cpu);
+    let mut queue = Queue { waiting: vec![waiting(1, cpu), waiting(2, None)], ..Queue::default() };
     queue.ground.io_full_pct = Some(80.0);
     assert_eq!(who_starts(&queue, 10), [1]);
     let second = &admit(&settings(), &queue, Millis(10))[1];
     assert_eq!(second.reason, "everything waits for the disk 80 % of the time");
+    queue.waiting[1].traits.character = cpu;
+    assert_eq!(who_starts(&queue, 10), [1, 2], "it does not want the disk");
 }
 
 #[test]
@@ -111,6 +114,10 @@ fn a_mixed_one_costs_what_its_parts_cost_until_its_own_starts_have_taught_more()
         learned_unix: 1_800_000_000,
     };
     assert_eq!(cost(one(RandomWrite), &Penalties::new([learned])), 30);
+    let once = PairPenalty { seen: 1, ..learned };
+    assert_eq!(cost(one(RandomWrite), &Penalties::new([once])), 134);
+    let parts = PairPenalty { a: RandomWrite, b: SequentialWrite, ..learned };
+    assert_eq!(cost(one(RandomWrite), &Penalties::new([parts])), 20, "here they get on");
 }
 
 #[test]
@@ -210,8 +217,11 @@ fn who_waits_for_the_disk_is_not_quiet_however_little_comes_of_it() {
     assert!(is_quiet(&io(100), second, Bytes::ZERO));
     assert_eq!(classify(&io(100), second), Character::Quiet);
     assert!(is_quiet(&io(900), second, Bytes(300_000)), "as it always does");
-    let stuck = Io { waited_usec: 1_000_000, ..Io::default() };
-    assert!(!is_quiet(&stuck, second, Bytes::ZERO), "a disk that answers nobody");
+    let elsewhere = Io { waited_usec: 1_000_000, ..Io::default() };
+    assert!(is_quiet(&elsewhere, second, Bytes::ZERO), "it waits, and not for a disk of this host");
+    assert_eq!(classify(&elsewhere, second), Character::Quiet);
+    let behind = Io { reads: 5, ..io(900) };
+    assert!(is_quiet(&behind, second, Bytes::ZERO), "others are at work, not this one");
 }
 
 #[test]
@@ -359,7 +369,8 @@ proptest! {
                     _ => 0,
                 };
                 prop_assert!(starting.iter().map(cost).sum::<u32>() <= settings().most_penalty);
-                let is_explained = starting.iter().any(|s| s.traits.uses_disk());
+                let is_explained = starting.iter().any(|s| s.traits.may_use_disk())
+                    || !w.traits.may_use_disk();
                 prop_assert!(is_explained || queue.ground.io_full_pct.is_none_or(|p| p <= 50.0));
                 prop_assert!(starting.len() < 3
                     || [w.traits].iter().chain(starting.iter().map(|s| &s.traits))

@@ -7,7 +7,7 @@ use ctlmgr_policy::gate::{self, Admission};
 
 use super::Gate;
 use super::starting::Member;
-use super::waiting::{Entry, Known};
+use super::waiting::{Entry, Known, find};
 
 /// Where this daemon's time begins, so that somebody who waited before it can be told apart.
 const ORIGIN: Duration = Duration::from_secs(86_400 * 2);
@@ -58,7 +58,7 @@ impl Gate {
         };
         // Its client may have given up and removed it; dockerd does not say so to whoever holds it.
         let is_gone = |k: &Known| {
-            let is_there = self.containers.by_id.contains_key(&k.id);
+            let is_there = find(&self.containers, &entry.asked).is_some();
             k.is_told && self.containers.version.is_some() && !is_there
         };
         match () {

@@ -21,8 +21,11 @@ pub(super) struct Member {
     /// What it did until the last look, and when that was.
     last: Option<(Io, Instant)>,
     quiet_since: Option<Instant>,
+    /// What it had done until then.
+    done_before_quiet: Option<Io>,
     absent_since: Instant,
-    steady_per_sec: Bytes,
+    /// What it moved in the last second.
+    last_per_sec: Bytes,
     /// Whether dockerd has started it since it was let go: a restart goes on to be what it was until
     /// then.
     has_begun: bool,
@@ -64,8 +67,9 @@ impl Member {
             reason: String::new(),
             last: None,
             quiet_since: None,
+            done_before_quiet: None,
             absent_since: now,
-            steady_per_sec: Bytes::ZERO,
+            last_per_sec: Bytes::ZERO,
             has_begun: false,
             ends_before: 0,
             company: BTreeMap::new(),
@@ -78,7 +82,7 @@ impl Member {
     /// dockerd has started it, or is about to make its cgroup.
     pub fn begin(&mut self, containers: &Containers, now: Instant) {
         (self.has_begun, self.since, self.absent_since) = (true, now, now);
-        (self.last, self.quiet_since) = (None, None);
+        (self.last, self.quiet_since, self.done_before_quiet) = (None, None, None);
         self.company.clear();
         self.company_while_quiet.clear();
         self.was_beside_unknown = false;
@@ -115,11 +119,14 @@ impl Member {
             let passed = Millis(millis(now.duration_since(at)));
             let done = io.since(before);
             let steady = self.known.as_ref().map_or(Bytes::ZERO, |k| k.steady_per_sec);
-            self.steady_per_sec = gate::per_sec(done.moved(), passed);
+            self.last_per_sec = gate::per_sec(done.moved(), passed);
             match gate::is_quiet(&done, passed, steady) {
-                true => self.quiet_since = self.quiet_since.or(Some(at)),
+                true => {
+                    self.quiet_since = self.quiet_since.or(Some(at));
+                    self.done_before_quiet = self.done_before_quiet.or(Some(before));
+                }
                 false => {
-                    self.quiet_since = None;
+                    (self.quiet_since, self.done_before_quiet) = (None, None);
                     for (character, time) in std::mem::take(&mut self.company_while_quiet) {
                         self.company.entry(character).or_default().0 += time.0;
                     }
@@ -174,12 +181,20 @@ impl Member {
         Some(Millis(millis(end.duration_since(self.since)).max(1000)))
     }
 
+    /// What it moves in normal running: in the mean since it was quiet, else in the last second.
+    fn steady_per_sec(&self) -> Bytes {
+        let quiet = self.quiet_since.zip(self.done_before_quiet).zip(self.last);
+        quiet.map_or(self.last_per_sec, |((since, before), (io, now))| {
+            gate::per_sec(io.since(before).moved(), Millis(millis(now.duration_since(since))))
+        })
+    }
+
     /// What its start teaches of those like it: how long it takes alone only if it was whole, not cut off
     /// or failed, and what it moves in normal running only if it goes on to run.
     pub fn lesson(&self, known: Option<&Profile>, end: End) -> Option<Profile> {
         let (io, _) = self.last?;
-        let lasted = self.lasted()?;
-        let steady = Some(self.steady_per_sec).filter(|_| !end.has_ended);
+        let (io, lasted) = (self.done_before_quiet.unwrap_or(io), self.lasted()?);
+        let steady = Some(self.steady_per_sec()).filter(|_| !end.has_ended);
         let mut profile = gate::learn(known, io, lasted, steady);
         if end.is_whole && self.company.is_empty() && !self.was_beside_unknown {
             gate::learn_alone(&mut profile, lasted);

@@ -232,8 +232,15 @@ async fn only_where_waiting_holds_nobody_else_up_may_it_be_long() {
     // Who waits already waits no longer than the settings say now; who was removed, not at all.
     world.settings.send_modify(|s| s.starts.max_wait = Millis(30_000));
     assert_eq!(world.start(again.clone()).await.longest_ms, Some(30_000));
+    let another = ContainerFacts { name: Some("a".into()), ..facts("a2", &[]) };
     world.containers.send_modify(|c| {
         c.by_id.remove(&id("a"));
+        c.by_id.insert(another.id.clone(), another);
+    });
+    let is_another = world.start(again.clone()).await.decision;
+    assert_eq!(is_another, StartDecision::Wait, "another of that name wants to start now");
+    world.containers.send_modify(|c| {
+        c.by_id.remove(&id("a2"));
     });
     let gone = world.start(again).await;
     assert_eq!((gone.decision, gone.reason.as_str()), (StartDecision::Start, "it is gone"));
