@@ -156,7 +156,7 @@ fn live_in(
     let script = format!(
         "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {which}"
     );
-    let status = machine.run_into(&script, Duration::from_secs(1800), &mut Tee(&mut text))?;
+    let status = machine.run_into(&script, Duration::from_secs(3000), &mut Tee(&mut text))?;
     let (passed, failed) = tally(&String::from_utf8_lossy(&text));
     Ok((passed, if status == 0 { failed } else { failed.max(1) }))
 }
