@@ -1,6 +1,6 @@
 //! The upper rungs: freezing and stopping, by class and with leave.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use ctlmgr_act::Stopper;
 use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, sh};
 use ctlmgr_model::{Millis, Outcome, Stoppable};
