@@ -79,8 +79,9 @@ impl Traits {
         !matches!(self.character, Some(Character::Cpu | Character::Quiet))
     }
 
-    /// What two cost each other when they start together, in hundredths.
-    fn conflict(&self, other: &Traits, penalties: &Penalties) -> u32 {
+    /// What two cost each other when they start together, in hundredths: nothing if one of them is
+    /// not known, or they use different disks.
+    pub fn conflict(&self, other: &Traits, penalties: &Penalties) -> u32 {
         match (self.character, other.character) {
             (Some(a), Some(b)) if !self.is_apart(other) => penalties
                 .learned_between(a, b)

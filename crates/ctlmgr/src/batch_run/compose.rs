@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use ctlmgr_api::{Client, KeyedProfile};
-use ctlmgr_model::{Character, PairPenalty};
-use ctlmgr_policy::gate::Penalties;
+use ctlmgr_model::{Character, PairPenalty, Profile};
+use ctlmgr_policy::gate::{Penalties, Traits, traits};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -79,9 +79,9 @@ pub(super) fn problem(
         eprintln!("ctlmgr: {error}: planned without what was learned");
         Default::default()
     });
-    let characters: BTreeMap<String, Character> =
-        profiles.into_iter().map(|p| (p.key, p.profile.character)).collect();
-    let input = input(&text, &characters, &Penalties::new(penalties));
+    let profiles: BTreeMap<String, Profile> =
+        profiles.into_iter().map(|p| (p.key, p.profile)).collect();
+    let input = input(&text, &profiles, &Penalties::new(penalties));
     let input = input.with_context(|| format!("failed to plan {name}"))?;
     Ok((input.to_string(), needs(&text)?))
 }
@@ -111,24 +111,55 @@ fn read(config: &str) -> Result<Project, anyhow::Error> {
     serde_json::from_str(config).context("failed to understand docker compose config")
 }
 
+/// What costs others different amounts, each once.
+#[derive(Debug, Default)]
+struct Bins(Vec<Traits>);
+
+impl Bins {
+    /// The name of the bin of one that is like this.
+    fn name_of(&mut self, traits: &Traits) -> String {
+        let Traits { character, disk, .. } = *traits;
+        let mix = traits.mix.filter(|_| character == Some(Character::Mixed));
+        let bin = Traits { character, mix, disk, ..Traits::default() };
+        let at = self.0.iter().position(|b| *b == bin).unwrap_or_else(|| {
+            self.0.push(bin);
+            self.0.len() - 1
+        });
+        self.names()[at].clone()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = |(n, b): (usize, &Traits)| {
+            // One that nobody knows holds nobody up.
+            format!("{}-{}", b.character.map_or("unknown", Character::as_str), n + 1)
+        };
+        self.0.iter().enumerate().map(name).collect()
+    }
+
+    fn table(&self, penalties: &Penalties) -> Vec<Vec<f64>> {
+        let cost = |a: &Traits, b: &Traits| f64::from(a.conflict(b, penalties)) / 100.0;
+        self.0.iter().map(|a| self.0.iter().map(|b| cost(a, b)).collect()).collect()
+    }
+}
+
 /// The planner's input for what `docker compose config` printed.
 fn input(
     config: &str,
-    characters: &BTreeMap<String, Character>,
+    profiles: &BTreeMap<String, Profile>,
     penalties: &Penalties,
 ) -> Result<Value, anyhow::Error> {
     let project = read(config)?;
     if project.services.is_empty() {
         bail!("it has no services");
     }
+    let mut bins = Bins::default();
     let mut containers = Vec::new();
     for (service, s) in &project.services {
-        let learned = || characters.get(&format!("{}/{service}", project.name)).copied();
         let stated = s.labels.get("ctlmgr.batch.class").map(|text| text.parse()).transpose();
         let stated: Option<Character> =
             stated.with_context(|| format!("service `{service}`: label ctlmgr.batch.class"))?;
-        // One that nobody knows holds nobody up.
-        let character = stated.or_else(learned).unwrap_or(Character::Quiet);
+        let bin =
+            bins.name_of(&traits(profiles.get(&format!("{}/{service}", project.name)), stated));
         let missing = |name: &&String| !project.services.contains_key(*name);
         if let Some(name) = s.depends_on.keys().find(missing) {
             bail!("service `{service}`: depends_on names `{name}`, which is none");
@@ -136,17 +167,13 @@ fn input(
         let after: Vec<String> =
             s.depends_on.keys().flat_map(|name| names(&project, name)).collect();
         for name in names(&project, service) {
-            containers.push(json!({"name": name, "bin": character, "after": after}));
+            containers.push(json!({"name": name, "bin": bin, "after": after}));
         }
     }
-    let row = |a: Character| -> Vec<f64> {
-        Character::ALL.into_iter().map(|b| f64::from(penalties.between(a, b)) / 100.0).collect()
-    };
-    let table: Vec<Vec<f64>> = Character::ALL.into_iter().map(row).collect();
     Ok(json!({
         "max_batch": null,
-        "bins": Character::ALL,
-        "penalty": table,
+        "bins": bins.names(),
+        "penalty": bins.table(penalties),
         "containers": containers,
     }))
 }
@@ -171,6 +198,7 @@ pub(super) fn create(file: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ctlmgr_model::{Bytes, Disk, Io, Millis, Percent};
 
     const CONFIG: &str = r#"{"name": "shop", "networks": {"default": {}}, "services": {
         "db": {"image": "db", "labels": {"ctlmgr.batch.class": "random-write"}, "networks": {}},
@@ -178,17 +206,57 @@ mod tests {
             "deploy": {"replicas": 2, "resources": {}}},
         "cache": {"image": "cache", "container_name": "the-cache", "scale": 1}}}"#;
 
+    /// Of starts that move this much by requests of 1 MiB.
+    fn profile(character: Character, read_mib: u64, written_mib: u64) -> Profile {
+        Profile {
+            character,
+            starts: 4,
+            io: Io {
+                read: Bytes::mib(read_mib),
+                written: Bytes::mib(written_mib),
+                reads: read_mib,
+                writes: written_mib,
+                ..Io::default()
+            },
+            lasts: Millis(10_000),
+            alone: None,
+            steady_per_sec: Bytes::ZERO,
+            confidence: Percent(100),
+            learned_unix: 0,
+        }
+    }
+
+    #[test]
+    fn a_mixed_service_is_planned_by_its_parts_and_disks_apart_do_not_meet() {
+        let web = profile(Character::Mixed, 100, 300);
+        let mut profiles = BTreeMap::from([("shop/web".to_owned(), web.clone())]);
+        let cost = |profiles: &BTreeMap<String, Profile>| {
+            let input = input(CONFIG, profiles, &Penalties::default()).unwrap();
+            assert_eq!(input["bins"], json!(["unknown-1", "random-write-2", "mixed-3"]));
+            input["penalty"][1][2].as_f64().unwrap()
+        };
+        assert!((cost(&profiles) - 1.5).abs() < 1e-9, "three quarters of 2 for sequential writes");
+        let on = |minor| Profile {
+            io: Io { disk: Some(Disk { major: 8, minor }), ..web.io },
+            ..web.clone()
+        };
+        profiles.insert("shop/web".to_owned(), on(0));
+        profiles.insert("shop/db".to_owned(), on(16));
+        assert!(cost(&profiles).abs() < 1e-9);
+    }
+
     #[test]
     fn services_become_containers_in_order() {
-        let characters = BTreeMap::from([("shop/web".to_owned(), Character::SequentialRead)]);
-        let input = input(CONFIG, &characters, &Penalties::default()).unwrap();
+        let web = profile(Character::SequentialRead, 100, 0);
+        let profiles = BTreeMap::from([("shop/web".to_owned(), web)]);
+        let input = input(CONFIG, &profiles, &Penalties::default()).unwrap();
         assert_eq!(
             input["containers"],
             json!([
-                {"name": "the-cache", "bin": "quiet", "after": []},
-                {"name": "shop-db-1", "bin": "random-write", "after": []},
-                {"name": "shop-web-1", "bin": "sequential-read", "after": ["shop-db-1"]},
-                {"name": "shop-web-2", "bin": "sequential-read", "after": ["shop-db-1"]},
+                {"name": "the-cache", "bin": "unknown-1", "after": []},
+                {"name": "shop-db-1", "bin": "random-write-2", "after": []},
+                {"name": "shop-web-1", "bin": "sequential-read-3", "after": ["shop-db-1"]},
+                {"name": "shop-web-2", "bin": "sequential-read-3", "after": ["shop-db-1"]},
             ])
         );
         let needs = needs(CONFIG).unwrap();
