@@ -45,7 +45,7 @@ impl<U: UnitProperties> Actuator<U> {
     /// The host has no cgroup v2 hierarchy.
     pub fn new(host: Host, units: U) -> Result<Self, HostError> {
         let cgroups = host.cgroups()?;
-        let has_reclaim = cgroups.offers("memory.reclaim") || !cgroups.offers("memory.high");
+        let has_reclaim = cgroups.has_reclaim();
         Ok(Actuator { host, has_reclaim, cgroups, units: Arc::new(units) })
     }
 

@@ -170,6 +170,12 @@ impl Hierarchy {
         top.iter().any(|cgroup| self.file(cgroup, file).exists())
     }
 
+    /// Whether memory can be taken from a cgroup without limiting it: memory.reclaim (Linux 5.19). Where
+    /// nothing can be told, yes.
+    pub fn has_reclaim(&self) -> bool {
+        self.offers("memory.reclaim") || !self.offers("memory.high")
+    }
+
     /// Path of a file of a cgroup on this host, for watches.
     pub fn file(&self, cgroup: &CgroupPath, name: &str) -> PathBuf {
         self.root.join(cgroup.as_str()).join(name)

@@ -62,6 +62,14 @@ pub struct HostSample {
     /// Which parts of MGLRU are on, as the kernel writes it; absent where the kernel has none.
     #[serde(default)]
     pub lru_gen: Option<u32>,
+    /// Whether memory can be taken from a cgroup without limiting it: memory.reclaim (Linux 5.19).
+    #[serde(default = "yes")]
+    pub has_reclaim: bool,
+}
+
+/// What a recording of before means where it does not say.
+fn yes() -> bool {
+    true
 }
 
 /// Something that could not be read. A gap never tightens anything.

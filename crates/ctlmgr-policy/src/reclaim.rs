@@ -12,7 +12,8 @@
 //!
 //! # Properties
 //! Nothing without contention; never more in all than missing + a quarter, or than the cycle's
-//! budget; never from a group at or below its share; where swap is used up or absent, no more
+//! budget; never from a group at or below its share, nor from spared units on kernels without
+//! memory.reclaim, where taking is a limit for a moment; where swap is used up or absent, no more
 //! than there is page cache.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +31,9 @@ const NOISE: Bytes = Bytes::mib(4);
 /// What a party has beyond its share, as far as there is a place for it to go.
 fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let excess = keeping.excess().min(scene.takeable(keeping.party.group));
-    if excess < NOISE { Bytes::ZERO } else { excess }
+    // Without memory.reclaim whoever is taken from is limited meanwhile.
+    let is_limited = !scene.snapshot.host.has_reclaim && scene.is_spared(keeping.party);
+    if excess < NOISE || is_limited { Bytes::ZERO } else { excess }
 }
 
 /// The reclaim steps of one cycle.
@@ -139,7 +142,7 @@ fn pure_slices<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{container, host};
+    use crate::testing::{container, group, host};
     use crate::{State, decide};
     use ctlmgr_model::Settings;
 
@@ -160,6 +163,22 @@ mod tests {
             _ => None,
         });
         amounts.sum()
+    }
+
+    #[test]
+    fn spared_units_are_not_limited_where_taking_is_a_limit() {
+        let mib = Bytes::mib;
+        let asked = |unit: &str, has_reclaim| {
+            let web = container("web", 11, mib(1000), Some(mib(1000)));
+            let unit = group(&format!("system.slice/{unit}"), 21, mib(1000));
+            let mut snapshot = host(mib(2100), vec![web], vec![unit.clone()]);
+            snapshot.host.has_reclaim = has_reclaim;
+            let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+            let is_it = |s: &&Step| s.rung == Rung::Reclaim && s.path == unit.path;
+            plan.steps.iter().filter(is_it).count()
+        };
+        assert_eq!((asked("docker.service", true), asked("other.service", false)), (1, 1));
+        assert_eq!(asked("docker.service", false), 0);
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
             lru: Some(LruFlavour::Mglru),
             io_pressure: None,
             lru_gen: Some(7),
+            has_reclaim: true,
         },
         ancestors: vec![group("a.slice", 1, held)],
         workloads,

@@ -1,6 +1,6 @@
 //! The machine as a whole: `/proc/meminfo`, PSI, the page-aging algorithm.
 
-use ctlmgr_host::{Host, HostError, Result};
+use ctlmgr_host::{Hierarchy, Host, HostError, Result};
 use ctlmgr_model::{Bytes, HostSample, LruFlavour, Pressure, PressureLine};
 use procfs_core::{FromBufRead, FromRead, Meminfo, MemoryPressure, PressureRecord};
 
@@ -23,7 +23,7 @@ pub fn parse_lru(text: &str) -> Option<u32> {
 ///
 /// # Errors
 /// No usable `/proc/meminfo`: without it nothing can be decided.
-pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
+pub(crate) fn read_machine(host: &Host, cgroups: &Hierarchy) -> Result<HostSample> {
     let info = read_meminfo(host)?;
     let sum = |parts: &[Option<u64>]| Bytes(parts.iter().flatten().sum());
     let (lru, lru_gen) = read_lru(host);
@@ -39,6 +39,7 @@ pub(crate) fn read_machine(host: &Host) -> Result<HostSample> {
         io_pressure: read_pressure(host, "io"),
         lru,
         lru_gen,
+        has_reclaim: cgroups.has_reclaim(),
     })
 }
 
@@ -144,7 +145,10 @@ mod tests {
     #[test]
     fn a_machine_without_meminfo_is_an_error_with_its_path() {
         let dir = tempfile::tempdir().unwrap();
-        let error = read_machine(&Host::fake(dir.path())).unwrap_err();
+        let host = Host::fake(dir.path());
+        std::fs::create_dir_all(host.path("sys/fs/cgroup")).unwrap();
+        std::fs::write(host.path("sys/fs/cgroup/cgroup.controllers"), "memory").unwrap();
+        let error = read_machine(&host, &host.cgroups().unwrap()).unwrap_err();
         assert!(error.to_string().contains("proc/meminfo"));
     }
 

@@ -226,7 +226,7 @@ impl Sensor {
     /// # Errors
     /// The machine as a whole cannot be read; anything smaller is a gap.
     pub fn snapshot(&self, at: Millis, query: &Query) -> Result<Snapshot> {
-        let host = read_machine(&self.host)?;
+        let host = read_machine(&self.host, &self.cgroups)?;
         let mut reading = Reading { cgroups: &self.cgroups, gaps: Vec::new() };
         let (mut workloads, mut bystanders) = (Vec::new(), Vec::new());
         for (path, kind) in walk(&self.cgroups, &query.units)? {

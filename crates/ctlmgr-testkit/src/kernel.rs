@@ -209,6 +209,7 @@ impl Kernel {
             }),
             io_pressure: None,
             lru_gen: Some(if self.lru == Lru::Mglru { 7 } else { 0 }),
+            has_reclaim: true,
         }
     }
 }

@@ -115,6 +115,20 @@ proptest! {
     }
 
     #[test]
+    fn a_sudden_hog_that_was_promised_nothing_has_no_claim_on_what_others_were_promised(
+        hog in 500u64..4000,
+        heat in 0.2f64..4.0,
+    ) {
+        let mut kernel = Kernel::new(Bytes::mib(1970), Lru::Mglru, pair(100));
+        run(&mut kernel, &act(), 30);
+        kernel.sets.push(Set::managed("hog", Bytes::mib(hog), None, 100).hot(heat));
+        run(&mut kernel, &act(), 60);
+        let parts: Vec<f64> = kernel.sets.iter().map(Set::resident_part).collect();
+        prop_assert!(parts[0] > 0.95 && parts[1] > 0.95, "{:?}", parts);
+        prop_assert!(kernel.sets[2].resident > Bytes::mib(150), "nor does it starve: {:?}", parts);
+    }
+
+    #[test]
     fn a_gap_never_tightens_anything(missing in 0usize..3, seconds in 5u32..40) {
         let mut kernel = Kernel::new(Bytes::mib(1970), Lru::Mglru, pair(100));
         kernel.sets.push(Set::bystander("pressure", Bytes::mib(900)));

@@ -105,6 +105,7 @@ mod tests {
             lru: None,
             io_pressure: None,
             lru_gen: None,
+            has_reclaim: true,
         };
         let glance = |mib, names: &[&str]| {
             let groups = names.iter().map(|n| CgroupPath::new(n)).collect();
