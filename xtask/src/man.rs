@@ -97,7 +97,37 @@ fn describe(command: &clap::Command, prefix: &str, page: &mut Vec<u8>) {
         let about = sub.get_long_about().or(sub.get_about()).map(ToString::to_string);
         let about = escape(&about.unwrap_or_default());
         page.extend(format!(".TP\n\\fB{name}\\fR {}\n{about}\n", escape(&words.join(" "))).bytes());
+        describe_arguments(sub, page);
         describe(sub, &name, page);
+    }
+}
+
+/// What each argument of a command means, with its default.
+fn describe_arguments(command: &clap::Command, page: &mut Vec<u8>) {
+    let own = command.get_arguments().filter(|a| !a.is_global_set() && a.get_id() != "help");
+    let described: Vec<String> = own
+        .filter_map(|argument| {
+            let help = argument.get_help()?.to_string();
+            let takes_value = argument.get_action().takes_values();
+            let values = argument.get_default_values().iter().map(|v| v.to_string_lossy());
+            let default = values.collect::<Vec<_>>().join(" ");
+            let default = match takes_value && !default.is_empty() {
+                true => format!(". Default: {default}."),
+                false => ".".to_owned(),
+            };
+            let possible = argument.get_possible_values();
+            let names: Vec<_> = possible.iter().map(|v| v.get_name()).collect();
+            let names = match takes_value && !names.is_empty() {
+                true => format!(": {}", names.join(", ")),
+                false => String::new(),
+            };
+            let help = help.trim_end().trim_end_matches('.');
+            let text = escape(&format!("{help}{names}{default}"));
+            Some(format!(".TP\n{}\n{text}\n", escape(&argument.to_string())))
+        })
+        .collect();
+    if !described.is_empty() {
+        page.extend(format!(".RS\n{}.RE\n", described.concat()).bytes());
     }
 }
 

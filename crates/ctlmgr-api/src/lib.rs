@@ -158,8 +158,11 @@ pub enum Job {
 pub struct WeightChange {
     /// Name of the workload.
     pub name: String,
-    /// Its new weight, until reboot; absent gives it back to the configuration.
+    /// Its new weight, until reboot: it is of no class then. Without weight and class it is as configured.
     pub weight: Option<u16>,
+    /// Its new class in place of a weight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
 }
 
 /// Body of every answer that is no success.

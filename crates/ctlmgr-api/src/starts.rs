@@ -13,11 +13,15 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StartRequest {
-    /// Its name, id, or the beginning of its id.
+    /// Its name, id, or the beginning of its id; absent if it has none yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub container: String,
-    /// Its image, if the one who asks knows it.
+    /// Its image, if the one who asks knows it. What dockerd tells of the container goes before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
+    /// Whether it is a mere start, which is no matter where it runs already; a restart is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_mere_start: bool,
     /// Its labels, if the one who asks knows them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

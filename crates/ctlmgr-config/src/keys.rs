@@ -106,7 +106,7 @@ pub const KEYS: &[Key] = &[
         "throttle",
         "true or false",
         "true",
-        "Whether memory.high may be used: so that nobody takes all that is free in one burst, and on \
+        "Whether memory.high is used so that nobody takes all that is free in one burst, and on \
          those far above their share while others suffer.",
     ),
     key(

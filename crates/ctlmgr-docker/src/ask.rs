@@ -37,6 +37,8 @@ pub struct Start<'a> {
     pub container: &'a str,
     /// Who asks, for people.
     pub source: &'a str,
+    /// Whether it is no matter where it runs already.
+    pub is_mere_start: bool,
     /// It is held for [`LONGEST`] or what the daemon says instead, and never longer than this.
     pub longest: Duration,
     /// How long it has been held already.
@@ -54,6 +56,7 @@ pub async fn leave(socket: &Path, start: Start<'_>, mut on_hold: impl FnMut(u64)
     let mut request = StartRequest {
         container: start.container.to_owned(),
         source: start.source.to_owned(),
+        is_mere_start: start.is_mere_start,
         ticket: start.ticket,
         waited_ms: millis(began.elapsed()),
         wait_ms: Some(millis(SLICE)),

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 
 use crate::ask::{self, Leave, Start};
 use crate::held::{Held, Kept, Store, since_boot_ms};
-use crate::uri::started;
+use crate::uri::{Started, started};
 
 /// Name under which dockerd knows the plugin.
 pub const NAME: &str = "ctlmgr";
@@ -105,7 +105,8 @@ impl Plugin {
             *self.probed.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(question.uri.clone());
         }
-        let Some(container) = started(&question.method, &question.uri) else {
+        let Some(Started { container, is_restart }) = started(&question.method, &question.uri)
+        else {
             return (Answer::yes(), false);
         };
         let since_ms = since_boot_ms();
@@ -119,6 +120,7 @@ impl Plugin {
         let start = Start {
             container: &container,
             source: "docker",
+            is_mere_start: !is_restart,
             longest: self.longest,
             waited: Duration::ZERO,
             ticket: None,
@@ -137,7 +139,11 @@ impl Plugin {
         };
         match leave {
             Leave::Start => Answer::yes(),
-            Leave::Refused(reason) => Answer { allow: false, message: reason },
+            Leave::Refused(reason) => {
+                // dockerd reports the end of none that was refused.
+                self.close();
+                Answer { allow: false, message: reason }
+            }
             Leave::Unasked(why) => {
                 let count = self.unasked.fetch_add(1, Ordering::Relaxed) + 1;
                 let container = start.container;
@@ -161,6 +167,7 @@ impl Plugin {
         let start = Start {
             container: &held.container,
             source: "docker",
+            is_mere_start: false,
             longest: self.longest,
             waited: held.waited(),
             ticket: Some(held.ticket),

@@ -1,10 +1,19 @@
 //! Which requests to dockerd start a container.
 
-/// The container that a request starts or restarts, by name or id as the client wrote it.
+/// A request that starts a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// By name or id as the client wrote it.
+    pub container: String,
+    /// It stops it first if it runs; a mere start leaves it alone then.
+    pub is_restart: bool,
+}
+
+/// The start or restart that a request asks for, if it does.
 ///
 /// The plugin is no security boundary: what is not understood is no start (Docker Engine API,
 /// `ContainerStart`, `ContainerRestart`; the URI is raw, with version and query).
-pub fn started(method: &str, uri: &str) -> Option<String> {
+pub fn started(method: &str, uri: &str) -> Option<Started> {
     if method != "POST" {
         return None;
     }
@@ -14,7 +23,9 @@ pub fn started(method: &str, uri: &str) -> Option<String> {
         parts.remove(0);
     }
     match parts[..] {
-        ["containers", name, "start" | "restart"] => Some(unescape(name)),
+        ["containers", name, verb @ ("start" | "restart")] => {
+            Some(Started { container: unescape(name), is_restart: verb == "restart" })
+        }
         _ => None,
     }
 }
@@ -55,7 +66,9 @@ mod tests {
 
     #[test]
     fn starts_and_restarts_by_name_and_id() {
-        let of = |uri| started("POST", uri);
+        assert!(started("POST", "/containers/a/restart").unwrap().is_restart);
+        assert!(!started("POST", "/containers/a/start").unwrap().is_restart);
+        let of = |uri| started("POST", uri).map(|s| s.container);
         assert_eq!(of("/v1.47/containers/web-1/start"), Some("web-1".into()));
         assert_eq!(of("/containers/0123456789ab/start?checkpoint=x"), Some("0123456789ab".into()));
         assert_eq!(of("/v1.24/containers/a%2db/restart?t=5"), Some("a-b".into()));

@@ -49,6 +49,16 @@ pub struct ContainerFacts {
     /// Whether its health check says that it is well.
     #[serde(default)]
     pub is_healthy: bool,
+    /// Whether it runs, as far as dockerd has told.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_running: bool,
+    /// Whether it is dockerd's, and dockerd has not told of it: nothing but its id is known.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_untold: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// A container that was seen, for when dockerd cannot be asked about it.

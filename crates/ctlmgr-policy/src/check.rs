@@ -172,7 +172,8 @@ fn check_protection(knob: Knob, plan: &Plan, snapshot: &Snapshot) -> Vec<Violati
     let workloads = || snapshot.workloads.iter().map(|w| &w.group);
     let mut out = Vec::new();
     let sum: Bytes = workloads().filter(|g| is_touched(g)).map(|g| after(plan, g, knob)).sum();
-    if sum > snapshot.host.mem_total {
+    let is_raised = workloads().any(|g| after(plan, g, knob) > read(g, knob));
+    if is_raised && sum > snapshot.host.mem_total {
         out.push(Violation::Overcommitted { knob, sum });
     }
     for ancestor in &snapshot.ancestors {

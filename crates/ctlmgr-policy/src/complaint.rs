@@ -71,11 +71,13 @@ pub(crate) fn troubles(
 
 /// Floors that cannot be hard, by name, and what would have to give.
 fn refused_floors(most: Bytes, parties: &[Party<'_>]) -> Option<String> {
-    let managed = parties.iter().filter(|p| p.kind == VerdictKind::Workload);
-    let mut floors: Vec<_> = managed
-        .filter(|p| p.entitlement.floor > Bytes::ZERO)
-        .map(|p| (p.entitlement.floor, &p.name))
-        .collect();
+    let is_meant = |p: &&Party<'_>| p.kind == VerdictKind::Workload && p.entitlement.managed;
+    let floor = |p: &Party<'_>| {
+        let floor = p.entitlement.floor;
+        p.group.memory.max.bytes().map_or(floor, |max| floor.min(max))
+    };
+    let managed = parties.iter().filter(is_meant).map(|p| (floor(p), &p.name));
+    let mut floors: Vec<_> = managed.filter(|(floor, _)| *floor > Bytes::ZERO).collect();
     let sum: Bytes = floors.iter().map(|(floor, _)| *floor).sum();
     if sum <= most {
         return None;

@@ -7,7 +7,10 @@
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, Character, ClassName, Settings, Source, Weight, Workload};
+use ctlmgr_model::{Bytes, Character, ClassName, Settings, Source, Weight, Workload, WorkloadName};
+
+/// No workload lives with less: whoever promises less meant another unit.
+const LEAST: Bytes = Bytes::mib(1);
 
 /// Weight, promise and floor of one workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +65,17 @@ impl Entitlement {
         }
     }
 
+    /// The same on a host of this size: more than all of it cannot be promised.
+    pub(crate) fn within(mut self, total: Bytes, name: &WorkloadName) -> Self {
+        if let Some(promise) = self.promise.filter(|p| *p > total) {
+            let text =
+                format!("{name}: promised {promise}, taken for {total}: the host has no more");
+            self.complaints.push(text);
+            self.promise = Some(total);
+        }
+        self
+    }
+
     fn follow_labels(&mut self, settings: &Settings, workload: &Workload) {
         if let Some(class) = workload.label("ctlmgr.class") {
             match settings.classes.get(class) {
@@ -81,8 +95,13 @@ impl Entitlement {
             self.weight_from = format!("label ctlmgr.weight={weight}");
             self.class = None;
         }
-        let amount = |text: &str| Bytes::from_str(text).map_err(|_| "no amount of memory");
-        self.promise = self.read(workload, "ctlmgr.memory.promise", amount).or(self.promise);
+        let amount = |text: &str| match Bytes::from_str(text) {
+            Ok(bytes) if bytes > Bytes::ZERO && bytes < LEAST => Err("less than 1 MiB"),
+            other => other.map_err(|_| "no amount of memory"),
+        };
+        let promise = self.read(workload, "ctlmgr.memory.promise", amount).or(self.promise);
+        // As dockerd has it: nothing is promised.
+        self.promise = promise.filter(|p| *p > Bytes::ZERO);
         let flag = |text: &str| bool::from_str(text).map_err(|_| "neither true nor false");
         self.managed = self.read(workload, "ctlmgr.managed", flag).unwrap_or(self.managed);
         // Of no matter here; but this is where garbage in a label is named.

@@ -36,7 +36,7 @@ use ctlmgr_model::{Bytes, Character, Disk, Millis, Percent, StartSettings, Weigh
 
 pub use lesson::{busy_milli, classify, is_quiet, learn, learn_alone, per_sec, traits};
 pub use penalties::{Penalties, Slowdown};
-pub use settled::{ENDED, Progress, is_settled, is_whole};
+pub use settled::{ENDED, NOT_STARTED, Progress, is_settled, is_whole};
 
 /// Number of a start, given by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -336,8 +336,10 @@ impl Look<'_> {
         let all = |of: fn(&Traits) -> u64| {
             self.starting.iter().map(|s| of(&s.traits)).fold(of(&w.traits), u64::saturating_add)
         };
+        // One that is too large by itself need not wait for those that use nothing of it.
         let is_over = |of: fn(&Traits) -> u64, most: Option<u64>| {
-            of(&w.traits) > 0 && most.is_some_and(|most| all(of) > most)
+            let is_shared = self.starting.iter().any(|s| of(&s.traits) > 0);
+            of(&w.traits) > 0 && is_shared && most.is_some_and(|most| all(of) > most)
         };
         let ground = &self.queue.ground;
         if is_over(|t| t.cpu_milli, ground.cpu_milli) {

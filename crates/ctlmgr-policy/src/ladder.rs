@@ -9,7 +9,7 @@ use crate::kill::last_resort;
 use crate::memory::read;
 use crate::probe::{Probe, probe};
 use crate::reclaim::reclaim;
-use crate::scene::Scene;
+use crate::scene::{Keeping, Scene};
 use crate::throttle::{Throttled, throttle};
 
 /// What the upper rungs want.
@@ -56,7 +56,9 @@ impl<'a> Ladder<'a> {
     /// One probe at a time, of whoever waits longest; those that rest only remember it.
     fn probe(&mut self, scene: &Scene<'a, '_>, verdicts: &[&Verdict]) {
         let braked = self.braked();
-        let free = scene.all.iter().zip(verdicts).filter(|(_, v)| !braked.contains(&v.path));
+        let is_free =
+            |k: &Keeping<'_, '_>| !k.party.is_untold() && !braked.contains(&k.party.group.path);
+        let free = scene.all.iter().zip(verdicts).filter(|(k, _)| is_free(k));
         let mut due = Vec::new();
         for (keeping, verdict) in free {
             match probe(scene, keeping, verdict) {

@@ -46,7 +46,13 @@ use crate::verdict::{Party, parties, verdicts};
 /// `state` is what the last call returned, plus what [`State::learn`] was told since.
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
     let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
+    let mut estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
+    if !snapshot.gaps.is_empty() {
+        // Who could not be read is no newcomer when it can again.
+        let unread = state.estimates.iter().filter(|(id, _)| !estimates.contains_key(id));
+        let unread: Vec<_> = unread.map(|(id, e)| (*id, *e)).collect();
+        estimates.extend(unread);
+    }
     let mut state = State { estimates, ..state };
     let parties = parties(settings, &state, snapshot);
     let demand = parties.iter().map(|p| p.estimate.demand).sum();
@@ -145,7 +151,7 @@ impl<'a> Context<'a> {
         let wanted = ladder.wanted();
         steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
             Knob::MemoryLow => !self.may_take() || low.contains(path),
-            Knob::MemoryMin => !self.may_take() || min.contains(path),
+            Knob::MemoryMin => !self.may_take() || min.contains(path) || self.is_untold(path),
             // To let go takes nothing from anybody; but a limit of who was not read may be missed.
             Knob::MemoryHigh if !self.may_take() && !self.was_read(path) => true,
             Knob::LruGen => self.settings.memory.lru == PageAging::Classic,
@@ -205,6 +211,12 @@ impl<'a> Context<'a> {
         self.snapshot.gaps.is_empty()
     }
 
+    /// Whether it is a container of which nothing is known: it loses no protection either.
+    fn is_untold(&self, path: &CgroupPath) -> bool {
+        let owner = self.snapshot.workloads.iter().find(|w| w.group.path == *path);
+        owner.is_some_and(|w| matches!(&w.source, Source::Container(facts) if facts.is_untold))
+    }
+
     fn was_read(&self, path: &CgroupPath) -> bool {
         let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
         let others = self.snapshot.bystanders.iter().chain(&self.snapshot.ancestors);
@@ -214,7 +226,10 @@ impl<'a> Context<'a> {
     /// memory.low of a workload: its share; but without contention nobody needs what a user's own
     /// reservation protects beyond that, so it stays.
     fn protection(&self, party: &Party<'_>, verdict: &Verdict) -> Bytes {
-        let reserved = verdict.promise.unwrap_or_default().min(party.group.memory.low);
+        // What was there before ctlmgr, which contention may have lowered meanwhile.
+        let low = read(party.group, Knob::MemoryLow);
+        let users = self.state.prior(party.group, Knob::MemoryLow, low);
+        let reserved = verdict.promise.unwrap_or_default().min(users);
         if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
     }
 
@@ -258,7 +273,12 @@ impl<'a> Context<'a> {
     fn protect_one(&self, knob: Knob, wanted: &Wanted<'a>) -> Option<Step> {
         let observed = read(wanted.group, knob);
         let to = wanted.amount.page_floor();
-        if observed.abs_diff(to) < self.dead_band(observed) {
+        // A floor is what was said, however small.
+        let band = match knob {
+            Knob::MemoryMin => observed.scaled(self.settings.memory.hysteresis),
+            _ => self.dead_band(observed),
+        };
+        if observed.abs_diff(to) < band {
             return None;
         }
         self.step(knob, wanted.group, to, &wanted.why)
@@ -299,7 +319,8 @@ impl<'a> Context<'a> {
             .state
             .written_at(group, knob)
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
-        if recent || from == to || (to < from && !self.may_take()) {
+        let may_lower = self.may_take() && !self.is_untold(&group.path);
+        if recent || from == to || (to < from && !may_lower) {
             return None;
         }
         if self.settings.memory.on_override == OnOverride::Yield && self.is_foreign(group, knob) {
@@ -570,17 +591,21 @@ mod tests {
         assert!(plan.complaints.iter().any(|c| c.contains("could be read")));
     }
 
+    fn floor_of(name: &str, floor: Bytes) -> ctlmgr_model::Rule {
+        ctlmgr_model::Rule {
+            selector: ctlmgr_model::Selector {
+                field: ctlmgr_model::SelectorField::Name,
+                pattern: glob::Pattern::new(name).unwrap(),
+            },
+            effect: ctlmgr_model::RuleEffect { floor: Some(floor), ..Default::default() },
+            origin: ctlmgr_model::Origin { file: "t".into(), line: 1 },
+        }
+    }
+
     #[test]
     fn floors_do_not_flap_around_their_limit() {
         let mut settings = Settings::default();
-        settings.rules.push(ctlmgr_model::Rule {
-            selector: ctlmgr_model::Selector {
-                field: ctlmgr_model::SelectorField::Name,
-                pattern: glob::Pattern::new("*").unwrap(),
-            },
-            effect: ctlmgr_model::RuleEffect { floor: Some(M(480)), ..Default::default() },
-            origin: ctlmgr_model::Origin { file: "t".into(), line: 1 },
-        });
+        settings.rules.push(floor_of("*", M(480)));
         let min = |plan: &Plan| {
             plan.steps.iter().filter(|s| s.to_string().contains("memory.min")).count()
         };
@@ -625,6 +650,93 @@ mod tests {
         let snapshot = host(M(4000), vec![web], Vec::new());
         let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
         assert!(plan.steps.iter().all(|s| s.path.as_str() == "a.slice"), "{:?}", plan.steps);
+    }
+
+    #[test]
+    fn a_reservation_is_back_when_contention_is_over() {
+        let web = container("web", 11, M(300), Some(M(800)));
+        let mut snapshot = host(M(4000), vec![web], Vec::new());
+        snapshot.workloads[0].group.memory.low = M(800);
+        let mut state = State::default();
+        let saved = ctlmgr_model::Saved {
+            path: snapshot.workloads[0].group.path.clone(),
+            id: snapshot.workloads[0].group.id,
+            knob: Knob::MemoryLow,
+            prior: M(800).into(),
+            ours: M(200).into(),
+            before: M(800).into(),
+            had_setting: false,
+        };
+        state.adopt(&saved);
+        snapshot.workloads[0].group.memory.low = M(200);
+        let (plan, _) = decide(&without_throttle(), state, &snapshot);
+        let set = |s: &Step| match s.action {
+            Action::Set { knob: Knob::MemoryLow, to, .. } if s.id == CgroupId(11) => Some(to),
+            _ => None,
+        };
+        assert_eq!(plan.steps.iter().find_map(set), Some(M(800)));
+    }
+
+    #[test]
+    fn who_is_not_told_of_loses_nothing() {
+        let mut snapshot = pair(M(700), M(800));
+        for w in &mut snapshot.workloads {
+            w.group.memory.low = M(790);
+        }
+        let Source::Container(facts) = &mut snapshot.workloads[1].source else { unreachable!() };
+        *facts = ctlmgr_model::ContainerFacts {
+            id: facts.id.clone(),
+            is_untold: true,
+            ..Default::default()
+        };
+        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        assert!(plan.account.is_contended());
+        let hurt = |s: &&Step| match s.action {
+            Action::Set { from, to, .. } => to < from,
+            _ => true,
+        };
+        let hurt: Vec<_> = plan.steps.iter().filter(hurt).map(|s| s.id).collect();
+        assert!(hurt.contains(&CgroupId(11)), "the other pays: {hurt:?}");
+        assert!(!hurt.contains(&CgroupId(12)) && !hurt.contains(&CgroupId(1)), "{hurt:?}");
+    }
+
+    #[test]
+    fn who_could_not_be_read_once_is_no_newcomer() {
+        let mut snapshot = pair(M(40), M(600));
+        let mut state = State::default();
+        for second in 1..20 {
+            snapshot.at = Millis(second * 1000);
+            state = decide(&Settings::default(), state, &snapshot).1;
+        }
+        let basis = |state: &State| state.estimates[&CgroupId(11)].basis;
+        let before = basis(&state);
+        let gone = snapshot.workloads.remove(0);
+        snapshot.gaps.push(ctlmgr_model::Gap { what: "small".into(), why: "ENOMEM".into() });
+        snapshot.at = Millis(20_000);
+        state = decide(&Settings::default(), state, &snapshot).1;
+        snapshot.gaps.clear();
+        snapshot.workloads.insert(0, gone);
+        snapshot.workloads[0].group.memory = crate::testing::sample(M(900));
+        snapshot.at = Millis(21_000);
+        state = decide(&Settings::default(), state, &snapshot).1;
+        assert!(basis(&state) < before + M(20), "{} after {before}", basis(&state));
+    }
+
+    #[test]
+    fn small_floors_are_hard_too_and_promises_end_at_the_size_of_the_host() {
+        let mut snapshot = pair(M(400), M(800));
+        let mut settings = without_throttle();
+        settings.rules.push(floor_of("small", M(6)));
+        let Source::Container(facts) = &mut snapshot.workloads[1].source else { unreachable!() };
+        facts.labels.insert("ctlmgr.memory.promise".into(), "8T".into());
+        let (plan, _) = decide(&settings, State::default(), &snapshot);
+        let min = plan.steps.iter().find_map(|s| match s.action {
+            Action::Set { knob: Knob::MemoryMin, to, .. } if s.id == CgroupId(11) => Some(to),
+            _ => None,
+        });
+        assert_eq!(min, Some(M(6)));
+        let complaint = plan.complaints.iter().find(|c| c.contains("promised 8 TiB"));
+        assert!(complaint.is_some_and(|c| c.contains("large")), "{:?}", plan.complaints);
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let excess = keeping.excess().min(scene.takeable(keeping.party.group));
     // Without memory.reclaim whoever is taken from is limited meanwhile.
     let is_limited = !scene.snapshot.host.has_reclaim && scene.is_spared(keeping.party);
-    if excess < NOISE || is_limited { Bytes::ZERO } else { excess }
+    if excess < NOISE || is_limited || keeping.party.is_untold() { Bytes::ZERO } else { excess }
 }
 
 /// The reclaim steps of one cycle.
@@ -125,11 +125,13 @@ fn pure_slices<'a>(
         }
     }
     let is_pure = |slice: &&Group| {
-        // Units that nobody manages have no protection of ours there, spared ones included.
-        if snapshot.bystanders.iter().any(|b| b.path.is_within(&slice.path)) {
+        // Who is not managed, or not told of, has no protection of ours there, spared units included.
+        let is_ours = |id| all.iter().any(|k| k.id() == id && !k.party.is_untold());
+        let others = snapshot.workloads.iter().map(|w| &w.group).filter(|g| !is_ours(g.id));
+        if others.chain(&snapshot.bystanders).any(|g| g.path.is_within(&slice.path)) {
             return false;
         }
-        // Nor do unmanaged containers and small units, and reclaim on the slice would hit them.
+        // Nor have small units, and reclaim on the slice would hit them.
         let current = slice.memory.current;
         let rest = current - managed.get(&slice.path).copied().unwrap_or_default();
         // Readings of parent and children are not of the same instant.

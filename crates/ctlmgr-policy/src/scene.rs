@@ -184,11 +184,13 @@ impl<'a, 's> Scene<'a, 's> {
         last.is_some_and(|at| self.snapshot.at.since(at) < REST)
     }
 
-    /// Whether the operator wants it left alone, chosen as a workload or not.
+    /// Whether the operator wants it left alone, chosen as a workload or not; or nobody can tell.
     pub(crate) fn is_spared(&self, party: &Party<'_>) -> bool {
-        let is_unit = !matches!(party.workload.map(|w| &w.source), Some(Source::Container(_)));
         let name = party.group.path.name();
-        is_unit && self.settings.bystanders.spared.iter().any(|p| p.matches(name))
+        match party.workload.map(|w| &w.source) {
+            Some(Source::Container(_)) => party.is_untold(),
+            _ => self.settings.bystanders.spared.iter().any(|p| p.matches(name)),
+        }
     }
 
     /// The heaviest one that suffers.

@@ -150,7 +150,8 @@ impl State {
         // Its own stall while it is asked must not keep it asked.
         self.asked = self.asked.filter(|(_, since)| is_dire && at.since(*since) < ASKED_FOR);
         if steps.iter().any(|s| matches!(s.action, Action::Stop { .. })) {
-            self.stopped_at = Some(at);
+            // It has its grace for itself: nothing holds it back while it ends.
+            (self.stopped_at, self.asked) = (Some(at), None);
         }
     }
 
@@ -195,6 +196,11 @@ impl State {
         // A cgroup that is new at the same path starts with values of its own.
         let written = self.of(group, knob).map(|w| &w.saved);
         written.is_some_and(|w| w.id == group.id && !w.is_ours(&observed.into()))
+    }
+
+    /// Whether anybody has a knob of this kind from ctlmgr.
+    pub fn has_any_of(&self, is_meant: fn(Knob) -> bool) -> bool {
+        self.written.keys().any(|(_, knob)| is_meant(*knob))
     }
 
     /// Whether any group has this knob from ctlmgr.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bound, Bytes, CapacityAccount, Controller, Group, Percent, Reason, Settings, Snapshot, Verdict,
-    VerdictKind, Weight, Workload, WorkloadName,
+    Bound, Bytes, CapacityAccount, Controller, Group, Percent, Reason, Settings, Snapshot, Source,
+    Verdict, VerdictKind, Weight, Workload, WorkloadName,
 };
 
 use crate::demand::{Estimate, LIVING, basis, lifted};
@@ -24,6 +24,14 @@ pub(crate) struct Party<'a> {
     pub estimate: Estimate,
 }
 
+impl Party<'_> {
+    /// Whether it is a container of which dockerd has not told: what it was promised is not known.
+    pub fn is_untold(&self) -> bool {
+        let source = self.workload.map(|w| &w.source);
+        matches!(source, Some(Source::Container(facts)) if facts.is_untold)
+    }
+}
+
 /// Everybody who takes part, managed or not.
 pub(crate) fn parties<'a>(
     settings: &Settings,
@@ -35,7 +43,7 @@ pub(crate) fn parties<'a>(
         kind: VerdictKind::Workload,
         group: &w.group,
         workload: Some(w),
-        entitlement: entitlement(settings, w),
+        entitlement: entitlement(settings, w).within(snapshot.host.mem_total, &w.name),
         estimate: state.estimates[&w.group.id],
     });
     let bystanders = snapshot.bystanders.iter().map(|g| Party {

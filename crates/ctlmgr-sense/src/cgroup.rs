@@ -127,12 +127,23 @@ pub struct MemoryStat {
     shmem: u64,
     active_file: u64,
     inactive_file: u64,
-    kernel: u64,
+    /// Since 5.18; before, its parts are all there is.
+    kernel: Option<u64>,
+    unreclaimable: u64,
+    sock: u64,
     slab_reclaimable: u64,
     swapcached: u64,
     refault_anon: u64,
     refault_file: u64,
     activate_file: u64,
+}
+
+impl MemoryStat {
+    /// What the kernel itself needs for a cgroup, and does not give back under pressure.
+    fn unreclaimable(&self) -> Bytes {
+        let kernel = self.kernel.map(|all| Bytes(all) - Bytes(self.slab_reclaimable));
+        kernel.unwrap_or(Bytes(self.unreclaimable)) + Bytes(self.sock)
+    }
 }
 
 /// `memory.stat`.
@@ -145,7 +156,12 @@ pub fn parse_stat(text: &str) -> Option<MemoryStat> {
             "shmem" => &mut stat.shmem,
             "active_file" => &mut stat.active_file,
             "inactive_file" => &mut stat.inactive_file,
-            "kernel" => &mut stat.kernel,
+            "kernel" => stat.kernel.get_or_insert_default(),
+            "kernel_stack" | "pagetables" | "percpu" | "slab_unreclaimable" => {
+                stat.unreclaimable = stat.unreclaimable.saturating_add(count);
+                continue;
+            }
+            "sock" => &mut stat.sock,
             "slab_reclaimable" => &mut stat.slab_reclaimable,
             "swapcached" => &mut stat.swapcached,
             "workingset_refault_anon" => &mut stat.refault_anon,
@@ -176,7 +192,7 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
         active_file: Bytes(stat.active_file),
         inactive_file: Bytes(stat.inactive_file),
         shmem: Bytes(stat.shmem),
-        kernel: Bytes(stat.kernel) - Bytes(stat.slab_reclaimable),
+        kernel: stat.unreclaimable(),
         swapcached: Bytes(stat.swapcached),
         refault_anon: stat.refault_anon,
         refault_file: stat.refault_file,

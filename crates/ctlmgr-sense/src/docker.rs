@@ -26,8 +26,8 @@ use tracing::{debug, info};
 pub struct Containers {
     /// By full id; kept while dockerd is away.
     pub by_id: BTreeMap<String, ContainerFacts>,
-    /// How often each was seen to start, by full id.
-    pub starts: BTreeMap<String, u32>,
+    /// Starts that were seen, by full id.
+    pub starts: BTreeMap<String, Started>,
     /// How often each was seen to end.
     pub ends: BTreeMap<String, u32>,
     /// Those whose last end was a failure.
@@ -36,6 +36,24 @@ pub struct Containers {
     pub version: Option<String>,
     /// Whether dockerd was asked at least once, with whatever success.
     pub was_tried: bool,
+}
+
+/// How often a container was seen to start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Started {
+    /// So often.
+    pub times: u32,
+    /// How often it had ended when it started last.
+    pub ends_before: u32,
+}
+
+impl Containers {
+    /// Notes a start.
+    pub fn note_start(&mut self, id: &str) {
+        let ends_before = self.ends.get(id).copied().unwrap_or_default();
+        let started = self.starts.entry(id.to_owned()).or_default();
+        *started = Started { times: started.times.saturating_add(1), ends_before };
+    }
 }
 
 /// First and longest pause between attempts to connect.
@@ -100,19 +118,26 @@ async fn follow(
     }));
     let by_id = list(&docker).await?;
     publish.send_modify(|c| {
-        (c.by_id, c.version, c.was_tried) = (by_id, Some(version), true);
+        let before = std::mem::replace(&mut c.by_id, by_id);
+        // A list does not tell; if it has started since, that event is still to come.
+        for facts in c.by_id.values_mut() {
+            facts.was_signalled = before.get(&facts.id).is_some_and(|f| f.was_signalled);
+        }
+        (c.version, c.was_tried) = (Some(version), true);
         // What was removed meanwhile is not told of.
         c.starts.retain(|id, _| c.by_id.contains_key(id));
         c.ends.retain(|id, _| c.by_id.contains_key(id));
         c.failed.retain(|id| c.by_id.contains_key(id));
     });
     *pause = BACK_OFF.0;
+    let seen_before = *seen;
     while let Some(event) = events.next().await {
         let event = event?;
-        // Seen before the connection was made anew.
         let at = event.time_nano.unwrap_or(i64::MAX);
-        if at > *seen {
-            *seen = if at == i64::MAX { *seen } else { at };
+        // What was seen before the connection was made anew is told once more. Events of the same moment
+        // come in any order.
+        if at > seen_before {
+            *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
             handle(&docker, publish, event).await?;
         }
     }
@@ -151,17 +176,19 @@ async fn handle(
     let id = actor.id.unwrap_or_default();
     match event.action.as_deref() {
         Some(action @ ("create" | "start" | "update" | "rename" | "pause" | "unpause")) => {
-            if let Some(mut facts) = inspect(docker, &id).await? {
-                let is_running_on = !matches!(action, "create" | "start");
-                publish.send_modify(|c| {
+            let inspected = inspect(docker, &id).await?;
+            let is_running_on = !matches!(action, "create" | "start");
+            publish.send_modify(|c| {
+                // Also of one that has ended and was removed meanwhile.
+                if action == "start" {
+                    c.note_start(&id);
+                }
+                if let Some(mut facts) = inspected {
                     let before = c.by_id.get(&facts.id).filter(|_| is_running_on);
                     facts.was_signalled = before.is_some_and(|f| f.was_signalled);
-                    if action == "start" {
-                        *c.starts.entry(facts.id.clone()).or_default() += 1;
-                    }
                     c.by_id.insert(facts.id.clone(), facts);
-                });
-            }
+                }
+            });
         }
         Some(action) if action.starts_with("health_status") => publish.send_modify(|c| {
             let is_healthy = action == "health_status: healthy";
@@ -176,7 +203,8 @@ async fn handle(
                 true => c.failed.insert(id.clone()),
                 false => c.failed.remove(&id),
             };
-            c.by_id.entry(id.clone()).and_modify(|f| f.is_healthy = false);
+            let ended = |f: &mut ContainerFacts| (f.is_healthy, f.is_running) = (false, false);
+            c.by_id.entry(id.clone()).and_modify(ended);
             *c.ends.entry(id).or_default() += 1;
         }),
         Some("destroy") => publish.send_modify(|c| {
@@ -258,8 +286,10 @@ fn facts(response: ContainerInspectResponse) -> ContainerFacts {
         command: command(response.path, response.args),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
         reservation: reservation.and_then(|r| u64::try_from(r).ok()).filter(|&r| r > 0).map(Bytes),
+        is_running: response.state.as_ref().and_then(|s| s.running).unwrap_or(false),
         is_paused: response.state.and_then(|s| s.paused).unwrap_or(false),
         was_signalled: false,
+        is_untold: false,
         is_healthy: health == Some(HealthStatusEnum::HEALTHY),
         addresses: response.network_settings.map(addresses).unwrap_or_default(),
     }

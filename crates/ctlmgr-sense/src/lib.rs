@@ -12,7 +12,7 @@ mod topology;
 mod tree;
 mod wake;
 
-pub use docker::{Containers, watch_containers};
+pub use docker::{Containers, Started, watch_containers};
 pub use facts::{HostFacts, facts};
 pub use machine::{parse_lru, parse_pressure, parse_watermark};
 pub use sensor::{Cpuset, DiskTrace, Glance, Look, Members, Query, Sensor};

@@ -30,6 +30,8 @@ pub struct Query {
     pub units: Vec<Pattern>,
     /// What dockerd said about containers, by full id.
     pub containers: BTreeMap<String, ContainerFacts>,
+    /// Whether dockerd does not answer now: what it has not told before is unknown.
+    pub is_docker_away: bool,
 }
 
 /// What a cgroup asked of a disk, from whoever sees the requests that `io.stat` only counts.
@@ -121,6 +123,9 @@ impl Sensor {
         let mut io = BTreeMap::new();
         for (path, kind) in walk(&self.cgroups, &[])? {
             let Kind::Container(id) = kind else { continue };
+            if is_of_user(&path) && io.contains_key(&id) {
+                continue;
+            }
             let dir = if ids.contains(&id) { self.cgroups.open(&path)? } else { None };
             if let Some(dir) = dir {
                 let activity = read_activity(&dir);
@@ -152,7 +157,8 @@ impl Sensor {
     /// The hierarchy cannot be listed, or the cgroup cannot be read.
     pub fn find(&self, id: &str) -> Result<Option<Group>> {
         let is_it = |(_, kind): &(CgroupPath, Kind)| *kind == Kind::Container(id.to_owned());
-        let Some((path, _)) = walk(&self.cgroups, &[])?.into_iter().find(is_it) else {
+        let found = walk(&self.cgroups, &[])?.into_iter().filter(is_it);
+        let Some((path, _)) = found.min_by_key(|(path, _)| is_of_user(path)) else {
             return Ok(None);
         };
         match self.cgroups.open(&path)? {
@@ -172,8 +178,7 @@ impl Sensor {
             let Kind::Container(id) = kind else { continue };
             let Some(dir) = self.cgroups.open(&path)? else { continue };
             members.cpu_usec.insert(id.clone(), read_activity(&dir).io.cpu_usec);
-            // Below a user's manager anybody may give a cgroup the name of another's container.
-            if !path.ancestors().any(|a| is_user_manager(&a)) {
+            if !is_of_user(&path) {
                 let cpuset = self.cpuset(&path, &dir)?;
                 members.cpusets.extend(cpuset.map(|cpuset| (id.clone(), cpuset)));
             }
@@ -279,11 +284,27 @@ fn shape(dir: &CgroupDir, trace: &DiskTrace<'_>) -> Option<Shape> {
     shapes.reduce(|sum, shape| sum.with(shape, u64::saturating_add))
 }
 
+/// Below a user's manager anybody may give a cgroup the name of another's container.
+fn is_of_user(path: &CgroupPath) -> bool {
+    path.ancestors().any(|a| is_user_manager(&a))
+}
+
+/// Whether it is where dockerd puts its containers: with systemd's help, or without.
+fn is_of_docker(path: &CgroupPath) -> bool {
+    let is_below = path.parent().is_some_and(|parent| parent.name() == "docker");
+    is_below || path.name().starts_with("docker-")
+}
+
 fn container(query: &Query, id: String, group: Group) -> Workload {
     // Below a user's manager anybody may give a cgroup the name of another's container.
-    let is_ours = !group.path.ancestors().any(|a| is_user_manager(&a));
+    let is_ours = !is_of_user(&group.path);
     let facts = query.containers.get(&id).filter(|_| is_ours).cloned();
-    let facts = facts.unwrap_or_else(|| ContainerFacts { id, ..ContainerFacts::default() });
+    let is_dockers = is_ours && is_of_docker(&group.path);
+    let facts = facts.unwrap_or_else(|| ContainerFacts {
+        id,
+        is_untold: is_dockers && query.is_docker_away,
+        ..ContainerFacts::default()
+    });
     let name = facts.name.clone().unwrap_or_else(|| facts.id.chars().take(12).collect());
     Workload { name: WorkloadName(name), source: Source::Container(facts), group }
 }

@@ -16,7 +16,7 @@ use ctlmgr_api::{Client, Queue};
 use ctlmgr_model::Mode;
 
 use self::line::Line;
-use self::needs::{Condition, Need, Needs, sort_out};
+use self::needs::{Condition, Need, Needs, Ready, sort_out};
 use crate::docker_cli::docker;
 use crate::input::read;
 use crate::{Failure, batch_plan, show};
@@ -98,13 +98,15 @@ fn start_in_turn(
     watch: &mut Watch<'_>,
 ) -> Result<BTreeSet<String>, Failure> {
     let (mut failed, mut started, mut said) = (BTreeSet::new(), BTreeMap::new(), None);
+    let mut waiting = Ready::new();
     loop {
         let (number, ready) = line.next();
         if !ready.is_empty() && said.replace(number) != Some(number) {
             let names = batches.get(number).map_or(&[][..], Vec::as_slice).join(" ");
             show::line(&format!("batch {} of {}: {names}", number + 1, batches.len()));
         }
-        let (may_start, mut errors) = sort_out(&ready, needs, &failed);
+        waiting.extend(ready.into_iter().map(|name| (name, Instant::now())));
+        let (may_start, mut errors) = sort_out(&mut waiting, needs, &failed);
         errors.extend(start_all(&may_start));
         started.extend(may_start.into_iter().map(|name| (name, Instant::now())));
         for (name, error) in errors {
@@ -112,11 +114,11 @@ fn start_in_turn(
             failed.insert(name);
         }
         line.keep(|name| !failed.contains(name));
-        if line.is_done() {
+        if line.is_done() && waiting.is_empty() {
             return Ok(failed);
         }
         let starting = watch(line.starting(), &started)?;
-        line.keep(|name| starting.contains(name));
+        line.keep(|name| starting.contains(name) || waiting.contains_key(name));
     }
 }
 
@@ -129,10 +131,19 @@ fn started_first(text: &str) -> Result<Needs, anyhow::Error> {
 
 /// Fails with the names of all that do not exist, before anything is started.
 fn expect_containers(names: &[String]) -> Result<(), anyhow::Error> {
-    let is_there =
-        |name: &&String| docker(&["container", "inspect", "--format", "x", name]).is_err();
-    let missing: Vec<&str> = names.iter().filter(is_there).map(String::as_str).collect();
+    let (mut missing, mut ids) = (Vec::new(), Vec::new());
+    for name in names {
+        match docker(&["container", "inspect", "--format", "{{.Name}}", name]) {
+            Err(_) => missing.push(name.as_str()),
+            Ok(text) => {
+                let found = text.trim().trim_start_matches('/');
+                ids.extend((found != name).then(|| format!("{name} is {found}")));
+            }
+        }
+    }
     match missing.is_empty() {
+        // Under which name it would be looked for among those that start.
+        true if !ids.is_empty() => bail!("containers are named, not by id: {}", ids.join(", ")),
         true => Ok(()),
         false if docker(&["version"]).is_err() => bail!("dockerd does not answer"),
         false => bail!("no such container: {}; nothing was started", missing.join(", ")),

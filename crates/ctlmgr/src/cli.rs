@@ -57,7 +57,7 @@ pub enum Command {
     },
     /// Show every value that differs from before ctlmgr. Exit status 0 also if there are some.
     Diff,
-    /// Put back every value that ctlmgr wrote, and only observe until told otherwise.
+    /// Put back every value that ctlmgr wrote; with a daemon all jobs only observe until reboot.
     Revert {
         /// Do not ask the daemon, read its journal; also done by itself if no daemon runs.
         #[arg(long)]
@@ -79,7 +79,7 @@ pub enum Command {
     Weight {
         /// Name of a container or unit.
         name: String,
-        /// 1–10000, a class (critical, high, normal, low, idle), or default.
+        /// 1–10000 (then it is of no class), a class (critical, high, normal, low, idle), or default.
         weight: Option<String>,
     },
     /// Check or show the configuration; needs no daemon.
@@ -228,7 +228,7 @@ pub enum QueueCommand {
         /// Its name.
         name: String,
     },
-    /// Let everybody start who waits, and hold nobody any more.
+    /// Let everybody start who waits now, and end `hold`.
     Release,
     /// Hold all starts, each for its longest wait at most.
     Hold,

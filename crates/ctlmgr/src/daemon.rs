@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use ctlmgr_api::{
     Client, ClientError, Difference, Job, ModeChange, Reverted, Status, WeightChange, Why,
 };
-use ctlmgr_model::{Mode, Plan, Undone, Weight};
+use ctlmgr_model::{Mode, Plan, Undone, Verdict, VerdictKind, Weight};
 use hyper::Method;
 
 use crate::cli::{Command, MemoryCommand};
@@ -158,16 +158,23 @@ async fn change_weight(
 ) -> Result<u8, Failure> {
     if let Some(text) = weight {
         let settings: serde_json::Value = client.get("/v1/settings").await?;
-        let weight = match text.as_str() {
-            "default" => None,
-            text => Some(read_weight(text, &settings)?.get()),
+        let of = |weight, class| WeightChange { name: name.clone(), weight, class };
+        let change = match text.as_str() {
+            "default" => of(None, None),
+            class if settings["classes"][class].is_i64() || settings["classes"][class].is_u64() => {
+                of(None, Some(class.to_owned()))
+            }
+            number => of(Some(read_weight(number, &settings)?.get()), None),
         };
-        let change = WeightChange { name: name.clone(), weight };
         let status: Status = client.send(Method::PUT, "/v1/weight", &change).await?;
         if !is_running(&status, &name) {
             eprintln!("ctlmgr: no workload is called `{name}` now; the weight waits for one");
         }
-        let told = weight.map_or("as configured".to_owned(), |w| w.to_string());
+        let told = match &change {
+            WeightChange { class: Some(class), .. } => format!("that of class {class}"),
+            WeightChange { weight: Some(weight), .. } => weight.to_string(),
+            _ => "as configured".to_owned(),
+        };
         return present(json, &change, |_| show::line(&format!("{name}: weight {told}")));
     }
     let why: Why = client.get(&format!("/v1/why/{}", escape(&name))).await?;
@@ -177,7 +184,9 @@ async fn change_weight(
 }
 
 fn is_running(status: &Status, name: &str) -> bool {
-    status.plan.iter().flat_map(|p| &p.verdicts).any(|v| v.name.0 == name)
+    // Units that nobody chose have the weight of bystanders.
+    let is_it = |v: &Verdict| v.kind == VerdictKind::Workload && v.name.0 == name;
+    status.plan.iter().flat_map(|p| &p.verdicts).any(is_it)
 }
 
 /// A number, or a class of the running configuration.

@@ -45,6 +45,9 @@ pub(crate) fn run(
             Err(error) => {
                 failed = true;
                 eprintln!("ctlmgr: {image}: {:#}", error.error);
+                if error.error.is::<Interrupted>() {
+                    break;
+                }
             }
         }
     }
@@ -62,6 +65,18 @@ struct Sampling<'a> {
     /// Then progress is for standard error.
     json: bool,
 }
+
+/// By the operator, who does not want the next image either.
+#[derive(Debug)]
+struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// Removes the container when sampling ends, or is interrupted.
 struct Container(String);
@@ -122,7 +137,7 @@ impl Sampling<'_> {
             }
         });
         match interrupted? {
-            true => Err(anyhow!("interrupted").into()),
+            true => Err(anyhow!(Interrupted).into()),
             false => Ok(()),
         }
     }

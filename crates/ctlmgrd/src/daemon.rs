@@ -244,6 +244,7 @@ impl<U: UnitProperties> Daemon<U> {
             Event::Alive => {
                 notify::alive();
                 notify::status(&self.summary());
+                self.finish_undo().await;
             }
             Event::Report(report) => {
                 self.take(report);
@@ -323,6 +324,14 @@ impl<U: UnitProperties> Daemon<U> {
                 error!(error = format!("{error:#}"), "failed to undo");
                 false
             }
+        }
+    }
+
+    /// What could not be put back when acting ended, because systemd was too slow for instance, is tried again.
+    async fn finish_undo(&mut self) {
+        let is_over = self.settings.memory.mode != Mode::Act;
+        if is_over && self.busy.writing.is_none() && self.state.has_any_of(is_of_memory) {
+            self.undo(is_of_memory).await;
         }
     }
 

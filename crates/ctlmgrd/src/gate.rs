@@ -4,6 +4,7 @@
 //! nothing ([`ctlmgr_policy::gate`] does); it keeps time, looks at those that start, and answers. When
 //! it ends, or the daemon does, every connection closes, and whoever asked lets its container start.
 
+mod beginning;
 mod deciding;
 pub(crate) mod late;
 mod learned;
@@ -26,7 +27,7 @@ use ctlmgr_api::{
 };
 use ctlmgr_model::{Millis, Mode, PairPenalty, Pressure, Reason, Settings};
 use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
-use ctlmgr_sense::{Containers, Look, Sensor};
+use ctlmgr_sense::{Containers, Look, Sensor, Started};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
 
@@ -97,8 +98,13 @@ struct Gate {
     batch: u64,
     counters: StartCounters,
     /// Starts that dockerd has told of, by id.
-    seen: BTreeMap<String, u32>,
+    seen: BTreeMap<String, Started>,
+    /// Who was let go, by id, has not started for long, and may still: a restart stops first.
+    excused: BTreeMap<String, Instant>,
 }
+
+/// Nobody who was let go takes longer to start.
+const EXCUSED: Duration = Duration::from_secs(600);
 
 fn is_to_trace(settings: &Settings) -> bool {
     settings.starts.trace && settings.starts.mode != Mode::Off
@@ -129,6 +135,7 @@ impl Gate {
             batch: 0,
             counters: StartCounters::default(),
             seen: BTreeMap::new(),
+            excused: BTreeMap::new(),
         }
     }
 
@@ -174,53 +181,14 @@ impl Gate {
         }
     }
 
-    /// Starts that came by themselves: without the plugin, by restart policy, by another client.
-    fn note_starts(&mut self) {
-        let (containers, now) = (self.containers.clone(), Instant::now());
-        let seen = std::mem::replace(&mut self.seen, containers.starts.clone());
-        for id in containers.starts.iter().filter(|(id, n)| seen.get(*id) != Some(n)).map(|s| s.0) {
-            let is_it = |m: &&mut Member| match m.id() {
-                Some(own) => own == id,
-                None => find(&containers, &m.asked).is_some_and(|f| f.id == *id),
-            };
-            if let Some(member) = self.starting.iter_mut().find(is_it) {
-                member.begin(&containers, now);
-            } else if let Some(facts) = containers.by_id.get(id) {
-                let known = Known::of(facts, &self.settings, &self.learned);
-                self.note_late(id, known, now);
-            }
-        }
-    }
-
-    /// Nobody was asked about it.
-    fn note_late(&mut self, id: &str, known: Known, now: Instant) {
-        if self.settings.starts.freeze && self.settings.starts.mode == Mode::Act {
-            self.last_ticket += 1;
-            return self.waiting.push(Entry::late(Ticket(self.last_ticket), known, now));
-        }
-        let mut member = Member::new(id.to_owned(), Some(known), &self.containers, now);
-        member.begin(&self.containers, now);
-        self.join(member, "came by itself");
-    }
-
-    fn join(&mut self, mut member: Member, reason: &str) {
-        if self.settings.starts.mode == Mode::Off {
-            return;
-        }
-        if self.starting.is_empty() {
-            self.batch += 1;
-        }
-        member.batch = self.batch;
-        reason.clone_into(&mut member.reason);
-        self.starting.push(member);
-    }
-
     /// Takes what a look has brought, and takes the next one where it is time.
     async fn take_look(&mut self) {
         let now = Instant::now();
         self.sight.tracing.note().await;
         if let Some(look) = self.sight.take().await {
-            self.follow(&look, now);
+            // What could not be read is unknown, and nobody is absent from it.
+            look.iter().for_each(|look| self.follow(look, now));
+            let look = look.unwrap_or_default();
             let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
             self.ground = Ground {
                 io_full_pct: pct(look.io_pressure),
@@ -250,7 +218,8 @@ impl Gate {
         // One of that name may be another by now.
         let containers = self.containers.clone();
         let is_there = |known: &Known| containers.by_id.contains_key(&known.id);
-        self.introduce(|known| known.as_ref().is_none_or(|k| k.is_told && !is_there(k)));
+        let is_strange = |k: &Known| k.id.is_empty() || k.is_told && !is_there(k);
+        self.introduce(|known| known.as_ref().is_none_or(is_strange));
         self.settle(now);
         let before = self.waiting.len();
         self.waiting.retain(|e| !e.is_forgotten(now));
@@ -293,7 +262,8 @@ impl Gate {
             None => Known::remembered(asked, &self.settings, &self.learned),
         };
         for entry in self.waiting.iter_mut().filter(|e| is_meant(&e.known)) {
-            entry.known = known(&entry.asked).or_else(|| entry.known.take());
+            let described = || entry.described(&self.settings, &self.learned);
+            entry.known = known(&entry.asked).or_else(described).or_else(|| entry.known.take());
         }
         for member in self.starting.iter_mut().filter(|m| m.known.is_none()) {
             member.known = known(&member.asked);
@@ -307,8 +277,13 @@ impl Gate {
             .map(|m| (over(&m), m))
             .partition(|(why, _)| why.is_some());
         self.starting = left.into_iter().map(|(_, member)| member).collect();
+        self.excused.retain(|_, since| now.duration_since(*since) < EXCUSED);
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
+            let id = member.id().filter(|id| self.containers.by_id.contains_key(*id));
+            if why == Some(gate::NOT_STARTED) {
+                self.excused.extend(id.map(|id| (id.to_owned(), now)));
+            }
             let Some(Known { key, .. }) = &member.known else { continue };
             let facts = member.id().and_then(|id| self.containers.by_id.get(id));
             if let Some(facts) = facts.filter(|_| self.containers.version.is_some()) {
@@ -317,8 +292,16 @@ impl Gate {
             let known = self.learned.get(key);
             let slowdown = member.slowdown(known);
             let has_failed = member.id().is_some_and(|id| self.containers.failed.contains(id));
-            let is_whole = gate::is_whole(why.unwrap_or_default(), has_failed);
-            let end = End { is_whole, has_ended: why == Some(gate::ENDED) };
+            let was_signalled = facts.is_some_and(|f| f.was_signalled);
+            let has_ended = why == Some(gate::ENDED);
+            // How one that is gone already has ended, nobody can tell any more.
+            let is_cut_off = has_ended && (has_failed || was_signalled || facts.is_none());
+            let is_whole = gate::is_whole(why.unwrap_or_default(), is_cut_off);
+            // A crash says nothing of what it does when it works; a signal may be the end of a sampling.
+            if has_ended && has_failed && !was_signalled && known.is_some() {
+                continue;
+            }
+            let end = End { is_whole, has_ended };
             if let Some(profile) = member.lesson(known, end) {
                 let own = member.traits().character.unwrap_or(profile.character);
                 if is_whole {
@@ -338,7 +321,7 @@ impl Gate {
             Member::new(entry.asked.clone(), entry.known.clone(), &self.containers, now);
         // The wrapper asks when the cgroup is about to be made.
         if entry.is_late || entry.source == "runc" {
-            member.begin(&self.containers, now);
+            member.begin_soon(&self.containers, now);
         }
         let (name, source) = (entry.name().to_owned(), entry.source.clone());
         let longest = entry.longest(&self.settings);

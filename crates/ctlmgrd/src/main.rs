@@ -1,6 +1,5 @@
 //! The ctlmgr daemon.
 
-use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -135,7 +134,7 @@ async fn diff_offline(places: &Places) -> Result<ExitCode> {
 
 async fn doctor(places: &Places) -> Result<ExitCode> {
     let facts = ctlmgr_sense::facts(&places.host());
-    let query = Query { units: Vec::new(), containers: BTreeMap::new() };
+    let query = Query::default();
     let snapshot = Sensor::new(places.host()).ok().and_then(|s| s.snapshot(Millis(0), &query).ok());
     let differences = match offline(places) {
         Ok(Some((actuator, journal))) => differences(&actuator, &journal).await?,

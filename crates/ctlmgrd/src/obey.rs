@@ -8,6 +8,7 @@ use ctlmgr_policy::replay::Event;
 
 use crate::control::{Command, Refused};
 use crate::daemon::Daemon;
+use crate::overrides::Heaviness;
 use crate::recorder::Numbered;
 use crate::{overrides, undo};
 
@@ -125,7 +126,17 @@ impl<U: UnitProperties> Daemon<U> {
     async fn change_weight(&mut self, change: &WeightChange) -> Result<Status, Refused> {
         let weight = change.weight.map(|w| Weight::new(i64::from(w))).transpose();
         let weight = weight.map_err(|e| Refused::Invalid(e.to_string()))?;
-        overrides::set_weight(&self.places.overrides(), &change.name, weight).map_err(
+        let wanted = match (weight, &change.class) {
+            (Some(_), Some(_)) => {
+                return Err(Refused::Invalid("a weight or a class, not both".to_owned()));
+            }
+            (_, Some(class)) if !self.settings.classes.contains_key(class) => {
+                return Err(Refused::Invalid(format!("no class `{class}`")));
+            }
+            (_, Some(class)) => Some(Heaviness::Class(class)),
+            (weight, None) => weight.map(Heaviness::Weight),
+        };
+        overrides::set_weight(&self.places.overrides(), &change.name, wanted).map_err(
             |e| match e.kind() {
                 std::io::ErrorKind::InvalidInput => Refused::Invalid(e.to_string()),
                 _ => failed(e),

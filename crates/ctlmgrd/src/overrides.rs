@@ -20,17 +20,36 @@ pub(crate) fn set_mode(directory: &Path, job: Job, mode: Option<Mode>) -> io::Re
     put(directory, file, mode.map(|mode| format!("[{table}]\nmode = \"{mode}\"\n")))
 }
 
+/// What makes a workload heavy or light.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Heaviness<'a> {
+    /// By itself: it has no class.
+    Weight(Weight),
+    /// With all that its class may and may not.
+    Class(&'a str),
+}
+
 /// Sets or clears the run-time weight of a workload.
 ///
 /// # Errors
 /// The name has characters that no container or unit has.
-pub(crate) fn set_weight(directory: &Path, name: &str, weight: Option<Weight>) -> io::Result<()> {
+pub(crate) fn set_weight(
+    directory: &Path,
+    name: &str,
+    wanted: Option<Heaviness<'_>>,
+) -> io::Result<()> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-@:".contains(c);
     if name.is_empty() || name.len() > 200 || !name.chars().all(is_plain) {
         let message = format!("`{name}` is no name of a container or unit");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    let text = weight.map(|weight| format!("[[rule]]\nname = \"{name}\"\nweight = {weight}\n"));
+    let text = wanted.map(|wanted| {
+        let effect = match wanted {
+            Heaviness::Weight(weight) => format!("weight = {weight}"),
+            Heaviness::Class(class) => format!("class = {class:?}"),
+        };
+        format!("[[rule]]\nname = \"{name}\"\n{effect}\n")
+    });
     put(directory, &format!("zz-weight-{name}.toml"), text)
 }
 
@@ -68,10 +87,14 @@ mod tests {
         let at = dir.path().join("run/ctlmgr/config.d");
         set_mode(&at, Job::Memory, Some(Mode::Act)).unwrap();
         set_mode(&at, Job::Starts, Some(Mode::Off)).unwrap();
-        set_weight(&at, "web-1", Some(Weight::new(400).unwrap())).unwrap();
+        let weight = Weight::new(400).unwrap();
+        set_weight(&at, "web-1", Some(Heaviness::Weight(weight))).unwrap();
         let settings = ctlmgr_config::load(dir.path()).unwrap();
         assert_eq!((settings.memory.mode, settings.starts.mode), (Mode::Act, Mode::Off));
         assert_eq!(settings.rules.len(), 1);
+        set_weight(&at, "web-1", Some(Heaviness::Class("critical"))).unwrap();
+        let settings = ctlmgr_config::load(dir.path()).unwrap();
+        assert_eq!(settings.rules[0].effect.class.as_deref(), Some("critical"));
         set_mode(&at, Job::Starts, None).unwrap();
         set_mode(&at, Job::Memory, None).unwrap();
         set_mode(&at, Job::Memory, None).unwrap();
@@ -83,7 +106,10 @@ mod tests {
     fn names_that_could_leave_the_directory_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["", "../x", "a/b", "a\"b", "web-*"] {
-            assert!(set_weight(dir.path(), name, Some(Weight::DEFAULT)).is_err(), "{name}");
+            assert!(
+                set_weight(dir.path(), name, Some(Heaviness::Weight(Weight::DEFAULT))).is_err(),
+                "{name}"
+            );
         }
     }
 }

@@ -95,9 +95,11 @@ impl<U: UnitProperties> Daemon<U> {
         }
         self.calm.note_reading(now);
         self.busy.sensing_since = Some(now);
+        let containers = self.containers.borrow().clone();
         let query = Query {
             units: self.settings.units.clone(),
-            containers: self.containers.borrow().by_id.clone(),
+            is_docker_away: containers.version.is_none(),
+            containers: containers.by_id,
         };
         workers::sense(&self.sensor, self.now(), query, self.reports.clone());
     }

@@ -65,7 +65,11 @@ fn decide_on(scenario: &Path) -> String {
         Ok(sensor) => sensor,
         Err(error) => return error.to_string().replace(&format!("{}/", scenario.display()), "/"),
     };
-    let query = Query { units: settings.units.clone(), containers: containers(scenario) };
+    let query = Query {
+        units: settings.units.clone(),
+        containers: containers(scenario),
+        ..Query::default()
+    };
     let snapshot = sensor.snapshot(Millis(1000), &query).unwrap();
     let (plan, _) = decide(&settings, State::default(), &snapshot);
     assert_eq!(check(&settings, &plan, &snapshot), [], "{}", scenario.display());

@@ -45,6 +45,7 @@ fn hold(container: &str) {
         let start = Start {
             container,
             source: "runc",
+            is_mere_start: false,
             longest: ask::LONGEST,
             waited: Duration::ZERO,
             ticket: None,

@@ -13,7 +13,7 @@ pub struct Progress {
     pub is_healthy: bool,
     /// Whether dockerd says that it has ended.
     pub has_ended: bool,
-    /// For how long no process of it was to be seen.
+    /// For how long no process of it was to be seen, if it was looked for.
     pub absent_for: Option<Millis>,
 }
 
@@ -22,6 +22,9 @@ const ABSENT: Millis = Millis(10_000);
 
 /// The container does not run any more.
 pub const ENDED: &str = "ended";
+
+/// It was let go, and dockerd did not start it.
+pub const NOT_STARTED: &str = "it did not start";
 
 /// Whether a start is over, and why.
 pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'static str> {
@@ -35,12 +38,12 @@ pub fn is_settled(settings: &StartSettings, progress: &Progress) -> Option<&'sta
     }
 }
 
-/// Whether a start that is over for this reason ([`is_settled`]) was a whole one: not cut off, and not
-/// failed. Only such say how long one like it takes.
-pub fn is_whole(why: &str, has_failed: bool) -> bool {
+/// Whether a start that is over for this reason ([`is_settled`]) was a whole one. Only such say how long
+/// one like it takes. `is_cut_off`: it failed, was told to end, or nobody knows.
+pub fn is_whole(why: &str, is_cut_off: bool) -> bool {
     match why {
         "healthy" | "its disk use is down" => true,
-        ENDED => !has_failed,
+        ENDED => !is_cut_off,
         _ => false,
     }
 }

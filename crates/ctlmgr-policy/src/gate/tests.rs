@@ -132,6 +132,11 @@ fn processors_and_page_cache_are_shared() {
         (w.traits.cpu_milli, w.traits.cache) = (500, Bytes::mib(60));
     }
     assert_eq!(who_starts(&queue, 10), [1]);
+    queue.starting = vec![Starting { name: "quiet".into(), traits: Traits::default() }];
+    queue.waiting[0].traits.cache = Bytes::mib(500);
+    assert_eq!(who_starts(&queue, 10)[0], 1, "too much by itself: to wait for others helps nobody");
+    queue.starting.clear();
+    queue.waiting[0].traits.cache = Bytes::mib(60);
     queue.waiting[1].traits.cache = Bytes::ZERO;
     assert_eq!(who_starts(&queue, 10), [1, 2], "who reads nothing needs no room");
 }

@@ -160,8 +160,11 @@ fn input(
             stated.with_context(|| format!("service `{service}`: label ctlmgr.batch.class"))?;
         let bin =
             bins.name_of(&traits(profiles.get(&format!("{}/{service}", project.name)), stated));
-        let missing = |name: &&String| !project.services.contains_key(*name);
-        if let Some(name) = s.depends_on.keys().find(missing) {
+        // One of an inactive profile may be missing where it is not required.
+        let missing = |(name, d): &(&String, &Dependency)| {
+            d.required && !project.services.contains_key(*name)
+        };
+        if let Some((name, _)) = s.depends_on.iter().find(missing) {
             bail!("service `{service}`: depends_on names `{name}`, which is none");
         }
         let after: Vec<String> =
@@ -284,5 +287,8 @@ mod tests {
         assert!(error("no configuration file").contains("docker compose config"));
         let wrong = CONFIG.replace(r#"{"db": {"condition""#, r#"{"dp": {"condition""#);
         assert!(error(&wrong).contains("depends_on names `dp`"), "{}", error(&wrong));
+        let optional = wrong.replace(r#""required": true"#, r#""required": false"#);
+        let input = input(&optional, &BTreeMap::new(), &Penalties::default()).unwrap();
+        assert_eq!(input["containers"][2]["after"], json!([]), "of a profile that is not active");
     }
 }

@@ -53,9 +53,12 @@ impl Gate {
     /// Why a start is no matter for the gate, if it is none.
     pub(super) fn passes(&self, entry: &Entry) -> Option<&'static str> {
         let is_same = |m: &Member| match (m.id(), &entry.known) {
-            (Some(id), Some(known)) => id == known.id,
-            _ => m.asked == entry.asked,
+            (Some(id), Some(known)) if !known.id.is_empty() => id == known.id,
+            // One that has no name yet is nobody else.
+            _ => m.asked == entry.asked && !entry.asked.is_empty(),
         };
+        let facts = entry.known.as_ref().and_then(|k| self.containers.by_id.get(&k.id));
+        let is_running = entry.is_mere_start && facts.is_some_and(|f| f.is_running);
         // Its client may have given up and removed it; dockerd does not say so to whoever holds it.
         let is_gone = |k: &Known| {
             let is_there = find(&self.containers, &entry.asked).is_some();
@@ -64,9 +67,18 @@ impl Gate {
         match () {
             () if self.settings.starts.mode == Mode::Off => Some("the starts job is off"),
             () if entry.known.as_ref().is_some_and(|k| !k.is_managed) => Some("not managed"),
-            () if self.starting.iter().any(is_same) => Some("was let go already"),
+            () if self.starting.iter().any(is_same) || self.is_excused(entry) => {
+                Some("was let go already")
+            }
             () if entry.known.as_ref().is_some_and(is_gone) => Some("it is gone"),
+            () if is_running => Some("it runs already"),
             () => None,
         }
+    }
+
+    /// Whether it was let go, and dockerd starts it only now. The plugin's question is about another start.
+    fn is_excused(&self, entry: &Entry) -> bool {
+        let is_inside = entry.is_late || entry.source == "runc";
+        is_inside && entry.known.as_ref().is_some_and(|k| self.excused.contains_key(&k.id))
     }
 }

@@ -1,13 +1,13 @@
 //! What was learned of starts: in memory, and kept off the gate's task.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_api::KeyedProfile;
 use ctlmgr_model::{Character, ContainerFacts, Profile, Remembered};
 use ctlmgr_policy::gate::{Penalties, Slowdown};
 use ctlmgr_store::{Profiles, ProfilesError};
+use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 /// Beyond this the profile that was learned from longest ago goes: jobs that are never the same leave
@@ -28,7 +28,20 @@ pub(super) struct Learned {
     penalties: Penalties,
     /// Containers by id: dockerd does not tell of any while it starts those that were up before.
     remembered: BTreeMap<String, Remembered>,
-    store: Option<Arc<Mutex<Profiles>>>,
+    /// To whoever writes to the store, in the order in which it is learned.
+    store: Option<mpsc::UnboundedSender<Change>>,
+}
+
+/// One write to the store.
+type Change = Box<dyn FnOnce(&Profiles) -> Result<(), ProfilesError> + Send>;
+
+/// Writes until nobody can learn any more; a failure costs only what was learned.
+fn write_all(store: &Profiles, mut changes: mpsc::UnboundedReceiver<Change>) {
+    while let Some(change) = changes.blocking_recv() {
+        if let Err(error) = change(store) {
+            warn!(error = ctlmgr_host::chain(&error), "a profile was not kept");
+        }
+    }
 }
 
 impl Learned {
@@ -50,7 +63,11 @@ impl Learned {
             remembered: seen.unwrap_or_default(),
             by_key: all.unwrap_or_default(),
             penalties: Penalties::new(pairs.unwrap_or_default()),
-            store: store.map(|store| Arc::new(Mutex::new(store))),
+            store: store.map(|store| {
+                let (sender, changes) = mpsc::unbounded_channel();
+                tokio::task::spawn_blocking(move || write_all(&store, changes));
+                sender
+            }),
         }
     }
 
@@ -137,14 +154,8 @@ impl Learned {
         self.by_key.iter().map(keyed).collect()
     }
 
-    /// Writes to the store; a failure costs only what was learned.
     fn write(&self, change: impl FnOnce(&Profiles) -> Result<(), ProfilesError> + Send + 'static) {
-        let Some(store) = self.store.clone() else { return };
-        tokio::task::spawn_blocking(move || {
-            let store = store.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Err(error) = change(&store) {
-                warn!(error = ctlmgr_host::chain(&error), "a profile was not kept");
-            }
-        });
+        // The writer is gone only when the daemon is.
+        let _ = self.store.as_ref().map(|store| store.send(Box::new(change)));
     }
 }

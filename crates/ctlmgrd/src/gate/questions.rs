@@ -10,6 +10,8 @@ use super::waiting::{Entry, millis};
 use super::{Gate, Question};
 use crate::control::{Refused, Reply};
 
+const CANCELLED: &str = "cancelled by the operator";
+
 impl Gate {
     /// Everything that was asked meanwhile: to move on after each would be slow in a storm.
     pub(super) fn hear_all(&mut self, first: Question) {
@@ -48,6 +50,10 @@ impl Gate {
 
     fn hear_start(&mut self, request: &StartRequest, reply: Reply<StartAnswer>) {
         let now = Instant::now();
+        if request.container.is_empty() && request.image.is_none() {
+            let message = "neither `container` nor `image` says what starts".to_owned();
+            return drop(reply.send(Err(Refused::Invalid(message))));
+        }
         let ticket = request.ticket.map(Ticket);
         let at = self
             .waiting
@@ -58,7 +64,12 @@ impl Gate {
             self.waiting.push(Entry::new(Ticket(self.last_ticket), request, now));
             self.waiting.len() - 1
         });
-        self.waiting[at].hear(reply, request, now);
+        let entry = &mut self.waiting[at];
+        entry.hear(reply, request, now);
+        if entry.is_refused {
+            let ticket = entry.ticket;
+            self.finish(ticket, StartDecision::Refuse, CANCELLED);
+        }
     }
 
     fn change(&mut self, change: &QueueChange) -> Result<(), Refused> {
@@ -76,8 +87,11 @@ impl Gate {
                     let message = format!("`{name}` is started by dockerd itself; stop it instead");
                     return Err(Refused::Invalid(message));
                 }
-                let ticket = entry.ticket;
-                self.finish(ticket, StartDecision::Refuse, "cancelled by the operator");
+                entry.is_refused = true;
+                if entry.is_awaited() {
+                    let ticket = entry.ticket;
+                    self.finish(ticket, StartDecision::Refuse, CANCELLED);
+                }
                 self.counters.cancelled += 1;
             }
         }

@@ -27,11 +27,11 @@ impl Sight {
         Sight { sensor, tracing: Tracing::default(), looking: None, looked_at: Instant::now() }
     }
 
-    /// What a look has brought, if one has ended; what could not be read is unknown.
-    pub async fn take(&mut self) -> Option<Look> {
+    /// What a look has brought, if one has ended: nothing if it failed.
+    pub async fn take(&mut self) -> Option<Option<Look>> {
         self.looking.as_ref().filter(|looking| looking.is_finished())?;
         let looking = self.looking.take()?;
-        Some(looking.await.ok().flatten().unwrap_or_default())
+        Some(looking.await.ok().flatten())
     }
 
     /// Takes the next look at these, where it is time.

@@ -23,9 +23,8 @@ pub(super) struct Member {
     quiet_since: Option<Instant>,
     /// What it had done until then.
     done_before_quiet: Option<Io>,
-    absent_since: Instant,
-    /// What it moved in the last second.
-    last_per_sec: Bytes,
+    /// Since which look it was not to be seen; nobody who was not looked for is absent.
+    absent_since: Option<Instant>,
     /// Whether dockerd has started it since it was let go: a restart goes on to be what it was until
     /// then.
     has_begun: bool,
@@ -68,8 +67,7 @@ impl Member {
             last: None,
             quiet_since: None,
             done_before_quiet: None,
-            absent_since: now,
-            last_per_sec: Bytes::ZERO,
+            absent_since: None,
             has_begun: false,
             ends_before: 0,
             company: BTreeMap::new(),
@@ -79,9 +77,17 @@ impl Member {
         Member { ends_before: member.ends(containers), ..member }
     }
 
-    /// dockerd has started it, or is about to make its cgroup.
+    /// dockerd has started it.
     pub fn begin(&mut self, containers: &Containers, now: Instant) {
-        (self.has_begun, self.since, self.absent_since) = (true, now, now);
+        self.begin_soon(containers, now);
+        // It may have ended again since.
+        let started = self.id().and_then(|id| containers.starts.get(id));
+        self.ends_before = started.map_or(self.ends_before, |s| s.ends_before);
+    }
+
+    /// dockerd is about to make its cgroup, or has made it.
+    pub fn begin_soon(&mut self, containers: &Containers, now: Instant) {
+        (self.has_begun, self.since, self.absent_since) = (true, now, None);
         (self.last, self.quiet_since, self.done_before_quiet) = (None, None, None);
         self.company.clear();
         self.company_while_quiet.clear();
@@ -99,7 +105,7 @@ impl Member {
 
     pub fn id(&self) -> Option<&str> {
         let is_full = |asked: &&str| asked.len() == ID;
-        let known = self.known.as_ref().map(|k| k.id.as_str());
+        let known = self.known.as_ref().map(|k| k.id.as_str()).filter(|id| !id.is_empty());
         // While dockerd boots nobody can tell more than the id.
         known.or_else(|| Some(self.asked.as_str()).filter(is_full))
     }
@@ -110,16 +116,18 @@ impl Member {
 
     /// Takes a look at it, and at those that start beside it.
     pub fn follow(&mut self, look: &Look, beside: &[Traits], now: Instant) {
-        let Some(io) = self.id().and_then(|id| look.io.get(id)).copied() else { return };
         if !self.has_begun {
             return;
         }
-        self.absent_since = now;
+        let Some(io) = self.id().and_then(|id| look.io.get(id)).copied() else {
+            self.absent_since = self.absent_since.or(Some(now));
+            return;
+        };
+        self.absent_since = None;
         if let Some((before, at)) = self.last {
             let passed = Millis(millis(now.duration_since(at)));
             let done = io.since(before);
             let steady = self.known.as_ref().map_or(Bytes::ZERO, |k| k.steady_per_sec);
-            self.last_per_sec = gate::per_sec(done.moved(), passed);
             match gate::is_quiet(&done, passed, steady) {
                 true => {
                     self.quiet_since = self.quiet_since.or(Some(at));
@@ -144,8 +152,13 @@ impl Member {
         containers: &Containers,
         now: Instant,
     ) -> Option<&'static str> {
+        // dockerd knew it, and does not any more.
+        let is_told =
+            self.known.as_ref().is_some_and(|k| k.is_told) && containers.version.is_some();
+        let is_gone = is_told && self.id().is_some_and(|id| !containers.by_id.contains_key(id));
         if !self.has_begun {
-            return (now.duration_since(self.since) > BEGINS).then_some("it did not start");
+            let is_late = now.duration_since(self.since) > BEGINS;
+            return (is_gone || is_late).then_some(gate::NOT_STARTED);
         }
         let facts = self.id().and_then(|id| containers.by_id.get(id));
         let since = |at: Instant| Millis(millis(now.duration_since(at)));
@@ -153,8 +166,8 @@ impl Member {
             lasted: since(self.since),
             quiet_for: self.quiet_since.map(since),
             is_healthy: facts.is_some_and(|f| f.is_healthy) && self.last.is_some(),
-            has_ended: self.ends(containers) > self.ends_before,
-            absent_for: Some(since(self.absent_since)),
+            has_ended: is_gone || self.ends(containers) > self.ends_before,
+            absent_for: self.absent_since.map(since),
         };
         gate::is_settled(settings, &progress)
     }
@@ -181,10 +194,11 @@ impl Member {
         Some(Millis(millis(end.duration_since(self.since)).max(1000)))
     }
 
-    /// What it moves in normal running: in the mean since it was quiet, else in the last second.
-    fn steady_per_sec(&self) -> Bytes {
+    /// What it moves in normal running, in the mean since it was quiet. One that was healthy, or had its
+    /// time, while it was at work has not shown it yet.
+    fn steady_per_sec(&self) -> Option<Bytes> {
         let quiet = self.quiet_since.zip(self.done_before_quiet).zip(self.last);
-        quiet.map_or(self.last_per_sec, |((since, before), (io, now))| {
+        quiet.map(|((since, before), (io, now))| {
             gate::per_sec(io.since(before).moved(), Millis(millis(now.duration_since(since))))
         })
     }
@@ -194,9 +208,10 @@ impl Member {
     pub fn lesson(&self, known: Option<&Profile>, end: End) -> Option<Profile> {
         let (io, _) = self.last?;
         let (io, lasted) = (self.done_before_quiet.unwrap_or(io), self.lasted()?);
-        let steady = Some(self.steady_per_sec()).filter(|_| !end.has_ended);
+        let steady = self.steady_per_sec().filter(|_| !end.has_ended);
         let mut profile = gate::learn(known, io, lasted, steady);
-        if end.is_whole && self.company.is_empty() && !self.was_beside_unknown {
+        let was_alone = self.company.is_empty() && self.company_while_quiet.is_empty();
+        if end.is_whole && was_alone && !self.was_beside_unknown {
             gate::learn_alone(&mut profile, lasted);
         }
         Some(profile)
@@ -218,6 +233,28 @@ mod tests {
     use ctlmgr_model::Weight;
 
     use super::*;
+
+    fn look(id: &str, mib: u64) -> Look {
+        let io = Io { read: Bytes::mib(mib), reads: mib, ..Io::default() };
+        Look { io: [(id.to_owned(), io)].into_iter().collect(), ..Look::default() }
+    }
+
+    #[test]
+    fn nobody_is_absent_who_was_not_looked_for() {
+        let (id, began) = ("a".repeat(ID), Instant::now());
+        let containers = Containers::default();
+        let mut member = Member::new(id.clone(), None, &containers, began);
+        member.begin(&containers, began);
+        let at = |secs| began + Duration::from_secs(secs);
+        let settings = StartSettings::default();
+        member.follow(&look(&id, 50), &[], at(1));
+        assert_eq!(member.is_over(&settings, &containers, at(30)), None);
+        member.follow(&Look::default(), &[], at(31));
+        assert_eq!(member.is_over(&settings, &containers, at(40)), None);
+        assert_eq!(member.is_over(&settings, &containers, at(41)), Some(gate::ENDED));
+        member.follow(&look(&id, 5000), &[], at(41));
+        assert_eq!(member.is_over(&settings, &containers, at(42)), None);
+    }
 
     #[test]
     fn company_is_who_uses_the_same_disk() {
@@ -249,9 +286,7 @@ mod tests {
             of(Character::Cpu, 0),
         ];
         for second in 1..=4 {
-            let io = Io { read: Bytes::mib(second * 50), reads: second * 50, ..Io::default() };
-            let look = Look { io: [(id.clone(), io)].into_iter().collect(), ..Look::default() };
-            member.follow(&look, &beside, began + Duration::from_secs(second));
+            member.follow(&look(&id, second * 50), &beside, began + Duration::from_secs(second));
         }
         let told = member.slowdown(None);
         assert_eq!((told.lasted, told.alone), (Millis(4000), Millis(0)));
@@ -260,21 +295,16 @@ mod tests {
         assert_eq!(told.company, company);
         let whole = End { is_whole: true, has_ended: false };
         let learned = member.lesson(None, whole).unwrap();
-        assert_eq!((learned.alone, learned.steady_per_sec), (None, Bytes::mib(50)));
-        // One that ends at work has no normal running: or its next start would be over at once.
-        let ended = member.lesson(None, End { has_ended: true, ..whole }).unwrap();
-        assert_eq!(ended.steady_per_sec, Bytes::ZERO);
+        // Healthy while it is at work: what it moves then is no normal running, or its next start would be
+        // over at once.
+        assert_eq!((learned.alone, learned.steady_per_sec), (None, Bytes::ZERO));
         let known = Profile { alone: Some(Millis(3000)), ..learned };
         assert_eq!(member.slowdown(Some(&known)).alone, Millis(3000));
         // It is quiet at the end: that is not part of its start, and neither is who is there then.
-        let look = |mib: u64| {
-            let io = Io { read: Bytes::mib(mib), ..Io::default() };
-            Look { io: [(id.clone(), io)].into_iter().collect(), ..Look::default() }
-        };
-        member.follow(&look(200), &beside, began + Duration::from_secs(5));
+        member.follow(&look(&id, 200), &beside, began + Duration::from_secs(5));
         assert_eq!(member.slowdown(None).company, company);
         // Beside one that nobody knows nothing is learned of company.
-        member.follow(&look(300), &[Traits::default()], began + Duration::from_secs(6));
+        member.follow(&look(&id, 300), &[Traits::default()], began + Duration::from_secs(6));
         assert_eq!(member.slowdown(Some(&known)).alone, Millis(0));
         assert_eq!(member.lesson(None, whole).unwrap().alone, None);
     }

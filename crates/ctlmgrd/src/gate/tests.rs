@@ -1,3 +1,5 @@
+mod asking;
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -110,7 +112,7 @@ async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
     // It reads 40 MiB in requests of 4 KiB, and is healthy then.
     world.runs("db", 40, 10_240);
     world.containers.send_modify(|c| {
-        c.starts.insert(id("db"), 1);
+        c.note_start(&id("db"));
     });
     let ask = world.start(StartRequest {
         ticket: Some(scan.ticket),
@@ -281,7 +283,7 @@ async fn five_hundred_at_once() {
 async fn what_starts_by_itself_counts_too_and_goes_when_it_is_not_to_be_seen() {
     let world = World::new(Mode::Act, vec![facts("boot", &[READER]), facts("scan", &[SCANNER])]);
     world.containers.send_modify(|c| {
-        c.starts.insert(id("boot"), 1);
+        c.note_start(&id("boot"));
     });
     while world.queue().await.starting.is_empty() {
         tokio::task::yield_now().await;
@@ -299,7 +301,7 @@ async fn a_late_one_is_frozen_until_its_turn() {
     world.settings.send_modify(|s| s.starts.freeze = true);
     world.start(wants("db")).await;
     world.containers.send_modify(|c| {
-        c.starts.insert(id("boot"), 1);
+        c.note_start(&id("boot"));
     });
     while world.queue().await.waiting.is_empty() {
         tokio::task::yield_now().await;
@@ -335,7 +337,7 @@ async fn a_restart_teaches_what_came_after_it_only() {
     assert_eq!(world.start(wants("db")).await.reason, "was let go already");
     world.runs("db", 40, 10_240);
     world.containers.send_modify(|c| {
-        c.starts.insert(id("db"), 1);
+        c.note_start(&id("db"));
         c.by_id.get_mut(&id("db")).unwrap().is_healthy = true;
     });
     let profiles = || async { world.ask(Question::Profiles).await.unwrap() };

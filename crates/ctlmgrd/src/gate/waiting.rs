@@ -121,11 +121,17 @@ pub(super) struct Entry {
     /// As it was asked for.
     pub asked: String,
     pub source: String,
+    /// Whether it is no matter where it runs already.
+    pub is_mere_start: bool,
+    /// What whoever asks tells of it.
+    described: ContainerFacts,
     pub known: Option<Known>,
     pub since: Instant,
     /// Without dockerd's word nothing more will be known.
     pub since_asked_first: Instant,
     pub is_released: bool,
+    /// Whether the operator cancelled it between two of its questions: the next one is answered so.
+    pub is_refused: bool,
     /// Whether it runs already, and is held by the freezer.
     pub is_late: bool,
     pub is_frozen: bool,
@@ -139,14 +145,24 @@ impl Entry {
     pub fn new(ticket: Ticket, request: &StartRequest, now: Instant) -> Entry {
         // Nobody can have waited longer than a day; and time may not reach back that far.
         let waited = Duration::from_millis(request.waited_ms.min(86_400_000));
+        let name = Some(&request.container).filter(|name| !name.is_empty());
+        let described = ContainerFacts {
+            name: name.or(request.image.as_ref()).cloned(),
+            image: request.image.clone(),
+            labels: request.labels.clone(),
+            ..ContainerFacts::default()
+        };
         Entry {
             ticket,
             asked: request.container.clone(),
             source: request.source.clone(),
+            is_mere_start: request.is_mere_start,
+            described,
             known: None,
             since: now.checked_sub(waited).unwrap_or(now),
             since_asked_first: now,
             is_released: false,
+            is_refused: false,
             is_late: false,
             is_frozen: false,
             reason: String::new(),
@@ -161,6 +177,13 @@ impl Entry {
         let request = StartRequest { container: known.id.clone(), ..StartRequest::default() };
         let source = "by itself".to_owned();
         Entry { is_late: true, source, known: Some(known), ..Entry::new(ticket, &request, now) }
+    }
+
+    /// What whoever asks tells of it, if anything.
+    pub fn described(&self, settings: &Settings, learned: &Learned) -> Option<Known> {
+        let is_told = self.described.image.is_some() || !self.described.labels.is_empty();
+        let known = || Known::of(&self.described, settings, learned);
+        is_told.then(|| Known { is_told: false, ..known() })
     }
 
     /// Somebody waits for the answer.

@@ -1,0 +1,60 @@
+//! Starts that dockerd tells of: of those that were let go, and of others.
+
+use std::time::Instant;
+
+use ctlmgr_model::Mode;
+use ctlmgr_policy::gate::Ticket;
+
+use super::Gate;
+use super::starting::Member;
+use super::waiting::{Entry, Known, find};
+
+impl Gate {
+    /// Starts that came by themselves: without the plugin, by restart policy, by another client.
+    pub(super) fn note_starts(&mut self) {
+        let (containers, now) = (self.containers.clone(), Instant::now());
+        let seen = std::mem::replace(&mut self.seen, containers.starts.clone());
+        for id in containers.starts.iter().filter(|(id, n)| seen.get(*id) != Some(n)).map(|s| s.0) {
+            let is_it = |m: &&mut Member| match m.id() {
+                Some(own) => own == id,
+                None => find(&containers, &m.asked).is_some_and(|f| f.id == *id),
+            };
+            if let Some(member) = self.starting.iter_mut().find(is_it) {
+                member.begin(&containers, now);
+            } else if let Some(facts) = containers.by_id.get(id) {
+                let known = Known::of(facts, &self.settings, &self.learned);
+                match self.excused.remove(id) {
+                    Some(_) => self.join_begun(id, known, "was let go long before", now),
+                    None => self.note_late(id, known, now),
+                }
+            }
+        }
+    }
+
+    /// Nobody was asked about it.
+    fn note_late(&mut self, id: &str, known: Known, now: Instant) {
+        if self.settings.starts.freeze && self.settings.starts.mode == Mode::Act {
+            self.last_ticket += 1;
+            return self.waiting.push(Entry::late(Ticket(self.last_ticket), known, now));
+        }
+        self.join_begun(id, known, "came by itself", now);
+    }
+
+    fn join_begun(&mut self, id: &str, known: Known, reason: &str, now: Instant) {
+        let mut member = Member::new(id.to_owned(), Some(known), &self.containers, now);
+        member.begin(&self.containers, now);
+        self.join(member, reason);
+    }
+
+    pub(super) fn join(&mut self, mut member: Member, reason: &str) {
+        if self.settings.starts.mode == Mode::Off {
+            return;
+        }
+        if self.starting.is_empty() {
+            self.batch += 1;
+        }
+        member.batch = self.batch;
+        reason.clone_into(&mut member.reason);
+        self.starting.push(member);
+    }
+}
