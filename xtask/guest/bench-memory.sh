@@ -6,6 +6,7 @@
 #   policy weight lru swap      how the host is treated; weight of every other member; mglru or classic;
 #                               disk, zram, zswap or none
 #   setting              a line of [memory], or empty
+#   cpu_first            true: redis have the processor before anybody else but the kernel
 . /run/in/lib.sh
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
 
@@ -39,7 +40,13 @@ each() {
 }
 
 start_redis() {
-	docker run -d --name "$name" --network none --memory-reservation "${promise}m" \
+	shares=
+	if [ "$cpu_first" = true ]; then
+		systemctl set-property --runtime ctlmgr.slice CPUWeight=10000
+		shares="--cpu-shares 262144"
+	fi
+	# shellcheck disable=SC2086
+	docker run -d --name "$name" --network none --memory-reservation "${promise}m" $shares \
 		--label "ctlmgr.weight=$1" -v "$log:/log" redis redis-server --save '' --appendonly no \
 		--unixsocket /tmp/redis.sock --port 0 >/dev/null
 	until docker exec "$name" redis-cli -s /tmp/redis.sock ping >/dev/null 2>&1; do sleep 0.2; done

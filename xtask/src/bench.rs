@@ -67,6 +67,9 @@ struct Memory {
     /// One more setting of [memory] for ctlmgr, such as 'throttle = false'.
     #[arg(long, default_value = "")]
     set: String,
+    /// Redis have the processor before anybody else: what slows them down then is memory and disk.
+    #[arg(long)]
+    cpu_first: bool,
     /// Where pages go.
     #[arg(long, default_value = "disk", value_parser = ["disk", "zram", "zswap", "none"])]
     swap: String,
@@ -142,6 +145,7 @@ fn measure(kit: &Kit, memory: &Memory, scene: &Scene, policy: &Policy) -> Result
         format!("weight={}", policy.weight_of_second),
         format!("lru={}", policy.lru),
         format!("'setting={}'", memory.set),
+        format!("cpu_first={}", memory.cpu_first),
     ];
     let limit = Duration::from_secs(300 + u64::from(memory.step_secs) * STEPS as u64 * 3);
     let record = lab::run(kit, &script.join(" "), limit)?;
