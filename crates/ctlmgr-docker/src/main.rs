@@ -1,5 +1,6 @@
 //! dockerd's authorization plugin, and what installs it.
 
+use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -81,9 +82,13 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
             serve(listener, kept, plugin, end).await.context("failed to serve dockerd")
         }
         Command::Enable { runtime } => {
+            let _turn = turn()?;
             say(&places.enable(Use { plugin: true, runtime }).await?, json)
         }
-        Command::Disable => say(&places.disable().await?, json),
+        Command::Disable => {
+            let _turn = turn()?;
+            say(&places.disable().await?, json)
+        }
         Command::Status => {
             let Use { plugin, runtime } = places.in_use()?;
             if json {
@@ -96,6 +101,17 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Whose turn it is to change dockerd's configuration: an operator who enables the plugin while
+/// ctlmgr-docker-off.service takes it out would get half of each.
+const TURN: &str = "/run/ctlmgr-docker.lock";
+
+/// Waits for those that change it now; others wait until the file is closed.
+fn turn() -> Result<File> {
+    let file = File::create(TURN).with_context(|| format!("failed to open {TURN}"))?;
+    file.lock().with_context(|| format!("failed to lock {TURN}"))?;
+    Ok(file)
 }
 
 fn say(lines: &[String], json: bool) -> Result<()> {
