@@ -9,6 +9,9 @@ use crate::field::{Field, Source};
 use crate::fragment::unknown;
 use crate::{Fault, keys};
 
+/// Where what was asked for at run time is kept.
+const RUN_TIME: &str = "run/ctlmgr/config.d/";
+
 /// A rule whose class is not looked up yet: a later fragment may define it.
 pub(crate) struct RuleText {
     rule: Rule,
@@ -100,6 +103,8 @@ pub(crate) fn resolve(
                     rule.effect.weight = Some(*weight);
                     rule.effect.class = Some(name);
                 }
+                // It was there when it was asked for at run time; that keeps nobody from starting.
+                None if origin.file.contains(RUN_TIME) => continue,
                 None => faults.push(no_class(&name, ("rule.class", &origin), classes)),
             }
         }

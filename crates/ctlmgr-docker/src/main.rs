@@ -1,9 +1,10 @@
 //! dockerd's authorization plugin, and what installs it.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -82,10 +83,12 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
             serve(listener, kept, plugin, end).await.context("failed to serve dockerd")
         }
         Command::Enable { runtime } => {
-            let _turn = turn()?;
+            let _turn =
+                turn()?.context("somebody else changes dockerd's configuration just now")?;
             say(&places.enable(Use { plugin: true, runtime }).await?, json)
         }
         Command::Disable => {
+            // Whoever hangs in the midst of it must not keep dockerd from doing without the plugin.
             let _turn = turn()?;
             say(&places.disable().await?, json)
         }
@@ -107,11 +110,24 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
 /// ctlmgr-docker-off.service takes it out would get half of each.
 const TURN: &str = "/run/ctlmgr-docker.lock";
 
-/// Waits for those that change it now; others wait until the file is closed.
-fn turn() -> Result<File> {
+/// Nobody who does not hang takes longer for it.
+const PATIENCE: Duration = Duration::from_secs(120);
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Waits for those that change it now, for a while; others wait until the file is closed.
+fn turn() -> Result<Option<File>> {
     let file = File::create(TURN).with_context(|| format!("failed to open {TURN}"))?;
-    file.lock().with_context(|| format!("failed to lock {TURN}"))?;
-    Ok(file)
+    let began = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) if began.elapsed() > PATIENCE => return Ok(None),
+            Err(TryLockError::WouldBlock) => std::thread::park_timeout(EVERY),
+            Err(TryLockError::Error(e)) => {
+                return Err(e).with_context(|| format!("failed to lock {TURN}"));
+            }
+        }
+    }
 }
 
 fn say(lines: &[String], json: bool) -> Result<()> {

@@ -166,13 +166,27 @@ fn after(plan: &Plan, group: &Group, knob: Knob) -> Bytes {
     set.unwrap_or_else(|| read(group, knob))
 }
 
+/// Whether the plan sets it to no more than what was there before ctlmgr.
+fn is_put_back(plan: &Plan, group: &Group, knob: Knob) -> bool {
+    let is_it = |s: &&Step| {
+        let set = match s.action {
+            Action::Set { knob: k, prior, to, .. } => (k == knob).then_some((prior, to)),
+            _ => None,
+        };
+        s.id == group.id && set.is_some_and(|(prior, to)| to <= prior)
+    };
+    plan.steps.iter().any(|s| is_it(&s))
+}
+
 fn check_protection(knob: Knob, plan: &Plan, snapshot: &Snapshot) -> Vec<Violation> {
     // What the plan leaves alone may be somebody else's, and is theirs to answer for.
     let is_touched = |g: &Group| after(plan, g, knob) != read(g, knob);
     let workloads = || snapshot.workloads.iter().map(|w| &w.group);
     let mut out = Vec::new();
-    let sum: Bytes = workloads().filter(|g| is_touched(g)).map(|g| after(plan, g, knob)).sum();
-    let is_raised = workloads().any(|g| after(plan, g, knob) > read(g, knob));
+    // Nor is what others had set before us, and is put back; who only loses something overcommits nothing.
+    let is_ours = |g: &Group| is_touched(g) && !is_put_back(plan, g, knob);
+    let sum: Bytes = workloads().filter(|g| is_ours(g)).map(|g| after(plan, g, knob)).sum();
+    let is_raised = workloads().any(|g| is_ours(g) && after(plan, g, knob) > read(g, knob));
     if is_raised && sum > snapshot.host.mem_total {
         out.push(Violation::Overcommitted { knob, sum });
     }

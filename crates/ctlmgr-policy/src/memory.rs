@@ -31,7 +31,7 @@ use ctlmgr_model::{
 use crate::aging::age;
 use crate::complaint::{complaints, hard_at_most, troubles};
 use crate::cover;
-use crate::demand::estimate_all;
+use crate::demand::{Estimate, estimate_all};
 use crate::freeze::{AWAKE, Frozen};
 use crate::ladder::Ladder;
 use crate::order::order;
@@ -49,7 +49,9 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let mut estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
     if !snapshot.gaps.is_empty() {
         // Who could not be read is no newcomer when it can again.
-        let unread = state.estimates.iter().filter(|(id, _)| !estimates.contains_key(id));
+        let is_recent = |e: &Estimate| snapshot.at.since(e.at) < REMEMBERED;
+        let missing = |id: &CgroupId| !estimates.contains_key(id);
+        let unread = state.estimates.iter().filter(|(id, e)| missing(id) && is_recent(e));
         let unread: Vec<_> = unread.map(|(id, e)| (*id, *e)).collect();
         estimates.extend(unread);
     }
@@ -84,6 +86,9 @@ struct Chosen {
     /// What to remember of probes.
     probes: Vec<(CgroupId, Probe)>,
 }
+
+/// For so long one that cannot be read is no newcomer when it can again.
+const REMEMBERED: Millis = Millis(600_000);
 
 /// What one cycle reads from.
 struct Context<'a> {
@@ -141,7 +146,11 @@ impl<'a> Context<'a> {
                 why: v.reason.0.clone(),
             })
             .collect();
-        let floors: Vec<_> = workloads.iter().map(|(p, v)| (p.group, v.floor)).collect();
+        let floor = |p: &Party<'_>, v: &Verdict| match p.is_untold() {
+            true => v.floor.max(p.group.memory.min),
+            false => v.floor,
+        };
+        let floors: Vec<_> = workloads.iter().map(|(p, v)| (p.group, floor(p, v))).collect();
         let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
         let (more, min) = self.protect(Knob::MemoryMin, &self.hard(&floors));
         steps.extend(more);
@@ -150,7 +159,7 @@ impl<'a> Context<'a> {
         steps.extend(ladder.frozen.iter().filter_map(still));
         let wanted = ladder.wanted();
         steps.extend(self.state.release(self.snapshot.at, |path, knob| match knob {
-            Knob::MemoryLow => !self.may_take() || low.contains(path),
+            Knob::MemoryLow => !self.may_take() || low.contains(path) || self.is_untold(path),
             Knob::MemoryMin => !self.may_take() || min.contains(path) || self.is_untold(path),
             // To let go takes nothing from anybody; but a limit of who was not read may be missed.
             Knob::MemoryHigh if !self.may_take() && !self.was_read(path) => true,
@@ -226,9 +235,12 @@ impl<'a> Context<'a> {
     /// memory.low of a workload: its share; but without contention nobody needs what a user's own
     /// reservation protects beyond that, so it stays.
     fn protection(&self, party: &Party<'_>, verdict: &Verdict) -> Bytes {
-        // What was there before ctlmgr, which contention may have lowered meanwhile.
+        // What was there before ctlmgr, and contention has lowered, is back once it is over.
         let low = read(party.group, Knob::MemoryLow);
-        let users = self.state.prior(party.group, Knob::MemoryLow, low);
+        let users = match self.state.tension.is_calm(self.snapshot.at) {
+            true => self.state.prior(party.group, Knob::MemoryLow, low),
+            false => low,
+        };
         let reserved = verdict.promise.unwrap_or_default().min(users);
         if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
     }

@@ -50,6 +50,11 @@ pub(crate) struct Tension {
 }
 
 impl Tension {
+    /// Whether contention has been neither there nor near for a while.
+    pub(crate) fn is_calm(&self, now: Millis) -> bool {
+        self.near_at.is_none_or(|at| now.since(at) >= REST)
+    }
+
     /// With one more look at the host.
     pub(crate) fn next(self, account: &CapacityAccount, snapshot: &Snapshot) -> Tension {
         let (at, host) = (snapshot.at, &snapshot.host);

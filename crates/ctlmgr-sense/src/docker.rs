@@ -119,9 +119,10 @@ async fn follow(
     let by_id = list(&docker).await?;
     publish.send_modify(|c| {
         let before = std::mem::replace(&mut c.by_id, by_id);
-        // A list does not tell; if it has started since, that event is still to come.
+        // A list does not tell. Of one that had ended it says nothing of what it is now.
+        let was_signalled = |f: &ContainerFacts| f.was_signalled && f.is_running;
         for facts in c.by_id.values_mut() {
-            facts.was_signalled = before.get(&facts.id).is_some_and(|f| f.was_signalled);
+            facts.was_signalled = before.get(&facts.id).is_some_and(was_signalled);
         }
         (c.version, c.was_tried) = (Some(version), true);
         // What was removed meanwhile is not told of.

@@ -329,9 +329,16 @@ impl<U: UnitProperties> Daemon<U> {
 
     /// What could not be put back when acting ended, because systemd was too slow for instance, is tried again.
     async fn finish_undo(&mut self) {
+        // Whom the starts job holds frozen is its own matter.
+        let is_left: fn(Knob) -> bool = match self.settings.starts.freeze {
+            true => |knob| is_of_memory(knob) && knob != Knob::CgroupFreeze,
+            false => is_of_memory,
+        };
         let is_over = self.settings.memory.mode != Mode::Act;
-        if is_over && self.busy.writing.is_none() && self.state.has_any_of(is_of_memory) {
-            self.undo(is_of_memory).await;
+        if is_over && self.busy.writing.is_none() && self.state.has_any_of(is_left) {
+            self.undo(is_left).await;
+            // Other jobs go on.
+            *self.permit.lock().await = true;
         }
     }
 

@@ -265,8 +265,9 @@ impl Gate {
             let described = || entry.described(&self.settings, &self.learned);
             entry.known = known(&entry.asked).or_else(described).or_else(|| entry.known.take());
         }
-        for member in self.starting.iter_mut().filter(|m| m.known.is_none()) {
-            member.known = known(&member.asked);
+        let is_strange = |m: &&mut Member| m.known.as_ref().is_none_or(|k| k.id.is_empty());
+        for member in self.starting.iter_mut().filter(is_strange) {
+            member.known = known(&member.asked).or_else(|| member.known.take());
         }
     }
 

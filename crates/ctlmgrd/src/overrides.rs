@@ -95,6 +95,10 @@ mod tests {
         set_weight(&at, "web-1", Some(Heaviness::Class("critical"))).unwrap();
         let settings = ctlmgr_config::load(dir.path()).unwrap();
         assert_eq!(settings.rules[0].effect.class.as_deref(), Some("critical"));
+        // A class that is gone since keeps nobody from starting.
+        set_weight(&at, "web-2", Some(Heaviness::Class("gold"))).unwrap();
+        assert_eq!(ctlmgr_config::load(dir.path()).unwrap().rules.len(), 1);
+        set_weight(&at, "web-2", None).unwrap();
         set_mode(&at, Job::Starts, None).unwrap();
         set_mode(&at, Job::Memory, None).unwrap();
         set_mode(&at, Job::Memory, None).unwrap();

@@ -9,24 +9,39 @@ use super::Gate;
 use super::starting::Member;
 use super::waiting::{Entry, Known, find};
 
+/// Whether this one is what was described by its image, before it had a name.
+fn is_described(described: &Known, known: &Known) -> bool {
+    let rest = known.key.strip_prefix(described.key.as_str());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+}
+
 impl Gate {
     /// Starts that came by themselves: without the plugin, by restart policy, by another client.
     pub(super) fn note_starts(&mut self) {
         let (containers, now) = (self.containers.clone(), Instant::now());
         let seen = std::mem::replace(&mut self.seen, containers.starts.clone());
         for id in containers.starts.iter().filter(|(id, n)| seen.get(*id) != Some(n)).map(|s| s.0) {
+            let was_excused = self.excused.remove(id).is_some();
+            let known = containers.by_id.get(id);
+            let known = known.map(|facts| Known::of(facts, &self.settings, &self.learned));
             let is_it = |m: &&mut Member| match m.id() {
                 Some(own) => own == id,
+                None if m.asked.is_empty() => {
+                    m.known.as_ref().zip(known.as_ref()).is_some_and(|(m, k)| is_described(m, k))
+                }
                 None => find(&containers, &m.asked).is_some_and(|f| f.id == *id),
             };
-            if let Some(member) = self.starting.iter_mut().find(is_it) {
-                member.begin(&containers, now);
-            } else if let Some(facts) = containers.by_id.get(id) {
-                let known = Known::of(facts, &self.settings, &self.learned);
-                match self.excused.remove(id) {
-                    Some(_) => self.join_begun(id, known, "was let go long before", now),
-                    None => self.note_late(id, known, now),
+            let member = self.starting.iter_mut().find(is_it);
+            match (member, known) {
+                (Some(member), known) => {
+                    member.known = known.or_else(|| member.known.take());
+                    member.begin(&containers, now);
                 }
+                (None, Some(known)) if was_excused => {
+                    self.join_begun(id, known, "was let go long before", now);
+                }
+                (None, Some(known)) => self.note_late(id, known, now),
+                (None, None) => {}
             }
         }
     }
@@ -52,6 +67,9 @@ impl Gate {
         }
         if self.starting.is_empty() {
             self.batch += 1;
+        }
+        if let Some(id) = member.id() {
+            self.excused.remove(id);
         }
         member.batch = self.batch;
         reason.clone_into(&mut member.reason);

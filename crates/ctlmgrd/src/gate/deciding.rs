@@ -58,7 +58,9 @@ impl Gate {
             _ => m.asked == entry.asked && !entry.asked.is_empty(),
         };
         let facts = entry.known.as_ref().and_then(|k| self.containers.by_id.get(&k.id));
-        let is_running = entry.is_mere_start && facts.is_some_and(|f| f.is_running);
+        // While dockerd is away nobody knows who runs still.
+        let is_known = entry.is_mere_start && self.containers.version.is_some();
+        let is_running = is_known && facts.is_some_and(|f| f.is_running);
         // Its client may have given up and removed it; dockerd does not say so to whoever holds it.
         let is_gone = |k: &Known| {
             let is_there = find(&self.containers, &entry.asked).is_some();

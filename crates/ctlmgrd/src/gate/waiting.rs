@@ -217,8 +217,10 @@ impl Entry {
 
     /// Whether more may be known of it in a moment.
     pub fn is_unfamiliar(&self, now: Instant, has_docker: bool) -> bool {
+        let is_strange = self.known.as_ref().is_none_or(|k| k.id.is_empty());
         has_docker
-            && self.known.is_none()
+            && is_strange
+            && !self.asked.is_empty()
             && now.duration_since(self.since_asked_first) < INTRODUCTION
     }
 

@@ -143,7 +143,11 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
         .with_context(|| sh("ctlmgr status; cat /proc/meminfo").unwrap_or_default())?;
     let state =
         |name: &str, field: &str| sh(&format!("docker inspect -f '{{{{.State.{field}}}}}' {name}"));
-    eventually("batch is stopped", || Ok(state("batch", "Running")? == "false"))?;
+    eventually("batch is stopped", || Ok(state("batch", "Running")? == "false"))
+        .with_context(|| {
+            sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default()
+        })
+        .with_context(|| journal().unwrap_or_default())?;
     ensure!(state("batch", "OOMKilled")? == "false", "the kernel was faster");
     ensure!(state("web", "Running")? == "true");
     let reasons = journal()?;
