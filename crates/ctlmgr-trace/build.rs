@@ -1,12 +1,18 @@
 //! Compiles the eBPF programs; they are loaded from memory, so nothing else is installed.
 
-use std::path::PathBuf;
-
-use libbpf_cargo::SkeletonBuilder;
-
-#[expect(clippy::expect_used, reason = "a build script has nobody to hand an error to")]
 fn main() {
     println!("cargo::rerun-if-changed=bpf");
+    #[cfg(feature = "ebpf")]
+    compile();
+}
+
+#[cfg(feature = "ebpf")]
+#[expect(clippy::expect_used, reason = "a build script has nobody to hand an error to")]
+fn compile() {
+    use std::path::PathBuf;
+
+    use libbpf_cargo::SkeletonBuilder;
+
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let include = out.join("include");
     std::fs::create_dir_all(include.join("bpf")).expect("OUT_DIR can be written");
@@ -34,6 +40,7 @@ fn main() {
 }
 
 /// For the tests of this crate; see the build script of ctlmgrd.
+#[cfg(feature = "ebpf")]
 fn link_zstd() {
     println!("cargo::rerun-if-env-changed=LIBBPF_SYS_LIBRARY_PATH");
     let directories = std::env::var("LIBBPF_SYS_LIBRARY_PATH").unwrap_or_default();

@@ -1,8 +1,10 @@
-# bench-shapes.sh [only=PREFIX]: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
+# bench-shapes.sh [only=PREFIX] [by=ebpf|events]: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
 . /run/in/lib.sh
-only=
+only= by=ebpf
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
 install_ctlmgr /run/in/ctlmgr.deb
+printf '[starts]\ntrace = "%s"\n' "$by" >/etc/ctlmgr/config.d/97-trace.toml
+systemctl reload ctlmgr.service
 disk=$(readlink -f /dev/disk/by-id/virtio-data)
 mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$disk"
 mkdir -p /var/tmp/shapes

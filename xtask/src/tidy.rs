@@ -22,7 +22,7 @@ const EDGES: [(&str, &[&str]); 15] = [
     ("ctlmgr-api", &["ctlmgr-model"]),
     ("ctlmgr-sense", &["ctlmgr-model", "ctlmgr-host"]),
     ("ctlmgr-act", &["ctlmgr-model", "ctlmgr-host"]),
-    ("ctlmgr-trace", &["ctlmgr-model"]),
+    ("ctlmgr-trace", &["ctlmgr-model", "ctlmgr-host"]),
     (
         "ctlmgr-testkit",
         &["ctlmgr-model", "ctlmgr-policy", "ctlmgr-host", "ctlmgr-sense", "ctlmgr-act"],

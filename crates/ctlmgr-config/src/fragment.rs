@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bytes, ClassName, Controller, CountTraffic, Millis, OnOverride, Origin, PageAging,
+    Bytes, ClassName, Controller, CountTraffic, DiskTracing, Millis, OnOverride, Origin, PageAging,
     PlaceSettings, Settings, StartSettings,
 };
 use toml::Spanned;
@@ -188,7 +188,15 @@ fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault
         "starts.settle_at_most_secs" => starts.settle_at_most = millis(field.seconds()?),
         "starts.io_full" => starts.io_full = field.percent()?,
         "starts.freeze" => starts.freeze = field.boolean()?,
-        "starts.trace" => starts.trace = field.boolean()?,
+        "starts.trace" => {
+            let all = [
+                ("auto", DiskTracing::Auto),
+                ("ebpf", DiskTracing::Ebpf),
+                ("events", DiskTracing::Events),
+                ("off", DiskTracing::Off),
+            ];
+            starts.trace = field.one_of("way to trace", &all)?;
+        }
         _ => starts.memory_full = field.percent()?,
     }
     Ok(())

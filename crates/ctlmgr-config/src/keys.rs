@@ -231,10 +231,11 @@ pub const KEYS: &[Key] = &[
     key(
         "starts",
         "trace",
-        "true or false",
-        "true",
-        "Whether requests to disks are traced by eBPF, where the kernel can (5.8 with BTF). io.stat, \
-         which counts in any case, does not tell whether they lie side by side.",
+        "\"auto\", \"ebpf\", \"events\" or \"off\"",
+        "\"auto\"",
+        "How requests to disks are traced: by eBPF (5.8 with BTF), by the kernel's event tracing (an \
+         instance of our own in tracefs), by the latter where the former cannot be (auto), or not. \
+         io.stat, which counts in any case, does not tell whether they lie side by side.",
     ),
     key(
         "starts.class_wait_secs",

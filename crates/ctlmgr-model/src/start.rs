@@ -115,6 +115,21 @@ pub struct PairPenalty {
     pub learned_unix: u64,
 }
 
+/// How requests to disks are traced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskTracing {
+    /// By eBPF; where the kernel cannot, by its events.
+    #[default]
+    Auto,
+    /// By eBPF or not at all.
+    Ebpf,
+    /// By the kernel's own events (tracefs): less is seen, more is spent.
+    Events,
+    /// Not at all: what `io.stat` tells has to do.
+    Off,
+}
+
 /// Settings of the starts job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -139,9 +154,8 @@ pub struct StartSettings {
     pub memory_full: Percent,
     /// Whether those that nobody asked about are frozen until their turn.
     pub freeze: bool,
-    /// Whether requests to disks are traced, where the kernel can: `io.stat` does not tell whether they
-    /// lie side by side.
-    pub trace: bool,
+    /// How requests to disks are traced: `io.stat` does not tell whether they lie side by side.
+    pub trace: DiskTracing,
 }
 
 impl Default for StartSettings {
@@ -157,7 +171,7 @@ impl Default for StartSettings {
             io_full: Percent(50),
             memory_full: Percent(10),
             freeze: false,
-            trace: true,
+            trace: DiskTracing::Auto,
         }
     }
 }

@@ -5,7 +5,7 @@
 //! *Short*: free memory is hardly above headroom. *Uneasy*: contended, short, and stalled for at
 //! least [`EXIT`] or by an unknown part. *Dire*: contended,
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
-//! memory is left. *Suffering*: managed, below its share, and refaulting or stalling noticeably.
+//! memory is left ([`EASED`] times as much ends it). *Suffering*: managed, below its share, and refaulting or stalling noticeably.
 //!
 //! # Properties
 //! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
@@ -24,6 +24,9 @@ const ENTRY: f32 = 10.0;
 const EXIT: f32 = 2.0;
 /// Host-wide standstill (`full`, 10 s) at which a stop is considered, in per cent.
 const DIRE: f32 = 20.0;
+/// Available memory hovers about the watermark while page cache is dropped and read again: it is used up until
+/// there is so many times as much.
+const EASED: u64 = 2;
 /// Swap counts as used up below this part of it.
 const LAST_SWAP: Percent = Percent(2);
 /// Calm must last this long.
@@ -63,7 +66,7 @@ impl Tension {
             near_at: if account.is_near_contention() { Some(at) } else { self.near_at },
             uneasy_at: if is_uneasy(account, host) { Some(at) } else { self.uneasy_at },
             tense_since: since(self.tense_since, is_tense(account, host)),
-            dire_since: since(self.dire_since, is_dire(account, host)),
+            dire_since: since(self.dire_since, is_dire(account, host, self.dire_since)),
         }
     }
 }
@@ -89,9 +92,10 @@ fn standstill(host: &HostSample) -> Option<f32> {
     host.pressure.map(|p| p.full.avg10_pct).filter(|full| *full >= DIRE)
 }
 
-fn is_dire(account: &CapacityAccount, host: &HostSample) -> bool {
+fn is_dire(account: &CapacityAccount, host: &HostSample, since: Option<Millis>) -> bool {
+    let enough = host.watermark.0 * if since.is_some() { EASED } else { 1 };
     // Page cache that can be dropped is no distress.
-    let is_used_up = !has_swap(host) && host.mem_available < host.watermark;
+    let is_used_up = !has_swap(host) && host.mem_available < Bytes(enough);
     account.is_contended() && (standstill(host).is_some() || is_used_up)
 }
 
@@ -202,5 +206,30 @@ impl<'a, 's> Scene<'a, 's> {
     pub(crate) fn victim(&self) -> Option<&'s Keeping<'a, 's>> {
         let suffering = self.all.iter().filter(|k| k.is_suffering());
         suffering.max_by_key(|k| (k.party.entitlement.weight, std::cmp::Reverse(&k.party.name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn hovering_about_the_watermark_is_dire_without_a_break_and_page_cache_is_no_distress() {
+        let sizes = [1000, 100, 100, 800, 900].map(Bytes::mib);
+        let [total, host, headroom, capacity, demand] = sizes;
+        let account = CapacityAccount { total, host, headroom, capacity, demand };
+        let mut host = testing::host(total, Vec::new(), Vec::new()).host;
+        (host.watermark, host.swap_free) = (Bytes::mib(10), Bytes::ZERO);
+        let mut is_dire = |available, since| {
+            host.mem_available = Bytes::mib(available);
+            super::is_dire(&account, &host, since)
+        };
+        let since = Some(Millis(0));
+        assert!(is_dire(9, None) && !is_dire(10, None));
+        assert!(is_dire(19, since) && !is_dire(20, since));
+        host.swap_free = total;
+        host.mem_available = Bytes::mib(1);
+        assert!(!super::is_dire(&account, &host, since));
     }
 }

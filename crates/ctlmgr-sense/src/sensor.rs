@@ -91,6 +91,11 @@ pub struct Cpuset {
 }
 
 impl Sensor {
+    /// The host that it reads.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// A sensor for `host`.
     ///
     /// # Errors

@@ -73,8 +73,10 @@ fn table(queue: &Queue) {
         "starts: {}{held}; {} let go, {} of them after waiting, {} overdue",
         queue.mode, c.admitted, c.waited, c.overdue
     ));
-    if queue.trace != "on" {
-        show::line(&format!("requests to disks are not traced: {}", queue.trace));
+    match queue.trace.as_str() {
+        "on" => {}
+        "events" => show::line("requests to disks are traced by the kernel's events, not by eBPF"),
+        why => show::line(&format!("requests to disks are not traced: {why}")),
     }
     if queue.waiting.is_empty() && queue.starting.is_empty() {
         return show::line("Nobody waits and nobody starts.");

@@ -25,7 +25,7 @@ use ctlmgr_api::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest,
 };
-use ctlmgr_model::{Millis, Mode, PairPenalty, Pressure, Reason, Settings};
+use ctlmgr_model::{DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings};
 use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
 use ctlmgr_sense::{Containers, Look, Sensor, Started};
 use ctlmgr_store::Profiles;
@@ -106,8 +106,11 @@ struct Gate {
 /// Nobody who was let go takes longer to start.
 const EXCUSED: Duration = Duration::from_secs(600);
 
-fn is_to_trace(settings: &Settings) -> bool {
-    settings.starts.trace && settings.starts.mode != Mode::Off
+fn tracing_wanted(settings: &Settings) -> DiskTracing {
+    match settings.starts.mode {
+        Mode::Off => DiskTracing::Off,
+        Mode::Observe | Mode::Act => settings.starts.trace,
+    }
 }
 
 impl Gate {
@@ -117,7 +120,7 @@ impl Gate {
         let settings_now = Arc::new(settings.borrow_and_update().clone());
         let containers_now = Arc::new(containers.borrow_and_update().clone());
         let mut sight = Sight::new(sensor);
-        sight.tracing.want(is_to_trace(&settings_now));
+        sight.want_tracing(tracing_wanted(&settings_now));
         Gate {
             settings: settings_now,
             containers: containers_now,
@@ -171,7 +174,7 @@ impl Gate {
     fn note_changes(&mut self, has_settings: bool, has_containers: bool) {
         if has_settings || self.sources.settings.has_changed().unwrap_or(false) {
             self.settings = Arc::new(self.sources.settings.borrow_and_update().clone());
-            self.sight.tracing.want(is_to_trace(&self.settings));
+            self.sight.want_tracing(tracing_wanted(&self.settings));
             // Whoever waits already is not held by what was said before.
             self.introduce(|_| true);
         }

@@ -114,6 +114,7 @@ fn offline(places: &Places) -> Result<Option<Offline>> {
 }
 
 async fn revert_offline(places: &Places) -> Result<ExitCode> {
+    ctlmgr_trace::EventTrace::remove(&places.host());
     let lines = match offline(places)? {
         Some((actuator, journal)) => revert(&actuator, &journal).await?,
         None => Vec::new(),

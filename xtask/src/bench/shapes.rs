@@ -17,6 +17,9 @@ pub struct Shapes {
     /// Only jobs whose name begins so, such as write-4k.
     #[arg(long, default_value = "")]
     only: String,
+    /// How requests are traced: ebpf or events.
+    #[arg(long, default_value = "ebpf")]
+    by: String,
 }
 
 /// One job.
@@ -36,7 +39,7 @@ pub fn run(kit: &Kit, shapes: &Shapes) -> Result<()> {
         switch: Duration::ZERO,
         bytes_per_sec: 512 << 20,
     };
-    let script = format!("bench-shapes.sh only={}", shapes.only);
+    let script = format!("bench-shapes.sh only={} by={}", shapes.only, shapes.by);
     let record = lab::run_on(kit, &script, Duration::from_secs(2400), costs)?;
     record.expect_undone()?;
     let profiles = record.data.iter().find_map(|v| v["profiles"].as_array());
@@ -49,14 +52,15 @@ pub fn run(kit: &Kit, shapes: &Shapes) -> Result<()> {
         jobs.push(judge(name, &profile));
     }
     let mut out = String::new();
-    matrix(&mut out, "traced (eBPF)", &jobs, |j| j.traced)?;
+    matrix(&mut out, &format!("traced ({})", shapes.by), &jobs, |j| j.traced)?;
     matrix(&mut out, "io.stat alone", &jobs, |j| Some(j.counted))?;
     print!("{out}");
     let directory = dist::target().join("bench");
     std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join("shapes.md"), out)?;
+    let file = format!("shapes-{}.md", shapes.by);
+    std::fs::write(directory.join(&file), out)?;
     sh::say(&format!(
-        "{} jobs; the matrices are in bench/shapes.md of the build directory",
+        "{} jobs; the matrices are in bench/{file} of the build directory",
         jobs.len()
     ));
     Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{CgroupId, Disk};
+use ctlmgr_model::{CgroupId, Disk, DiskTracing};
 use ctlmgr_sense::{Look, Sensor};
 use tokio::task::JoinHandle;
 
@@ -25,6 +25,11 @@ pub(super) struct Sight {
 impl Sight {
     pub fn new(sensor: Arc<Sensor>) -> Sight {
         Sight { sensor, tracing: Tracing::default(), looking: None, looked_at: Instant::now() }
+    }
+
+    /// Traces requests so from now on.
+    pub fn want_tracing(&mut self, way: DiskTracing) {
+        self.tracing.want(way, self.sensor.host());
     }
 
     /// What a look has brought, if one has ended: nothing if it failed.

@@ -2,99 +2,132 @@
 
 use std::sync::Arc;
 
+use ctlmgr_host::{Host, chain};
+use ctlmgr_model::{CgroupId, Disk, DiskTracing, Shape};
+use ctlmgr_trace::EventTrace;
 use tokio::task::JoinHandle;
-
-#[cfg(feature = "ebpf")]
-use ctlmgr_trace::DiskTrace;
 use tracing::{info, warn};
 
-/// Stands in where ctlmgr was built without eBPF.
-#[cfg(not(feature = "ebpf"))]
+/// What sees requests.
 #[derive(Debug)]
-pub(super) struct DiskTrace;
+pub(super) enum Trace {
+    #[cfg(feature = "ebpf")]
+    Ebpf(ctlmgr_trace::DiskTrace),
+    Events(EventTrace),
+}
 
-#[cfg(not(feature = "ebpf"))]
-impl DiskTrace {
-    fn attach() -> Result<DiskTrace, std::io::Error> {
-        Err(std::io::Error::other("ctlmgr was built without eBPF"))
-    }
-
-    pub fn shape(
-        &self,
-        _: ctlmgr_model::CgroupId,
-        _: ctlmgr_model::Disk,
-    ) -> Option<ctlmgr_model::Shape> {
-        None
+impl Trace {
+    /// What a cgroup asked of a disk since tracing began.
+    pub fn shape(&self, cgroup: CgroupId, disk: Disk) -> Option<Shape> {
+        match self {
+            #[cfg(feature = "ebpf")]
+            Trace::Ebpf(trace) => trace.shape(cgroup, disk),
+            Trace::Events(trace) => trace.shape(cgroup, disk),
+        }
     }
 }
 
 /// Whether requests are traced.
 #[derive(Debug, Default)]
-pub(super) enum Tracing {
+pub(super) struct Tracing {
+    way: DiskTracing,
+    state: State,
+}
+
+#[derive(Debug, Default)]
+enum State {
     /// Not wanted.
     #[default]
     Off,
-    /// The kernel is asked, off the gate's task: it reads the types of the whole kernel.
-    Attaching(JoinHandle<Result<DiskTrace, String>>),
-    On(Arc<DiskTrace>),
-    /// It cannot be, for this reason; asked again after it was not wanted for a while.
+    /// The kernel is asked, off the gate's task: for eBPF it reads the types of the whole kernel.
+    Attaching(JoinHandle<Result<Trace, String>>),
+    On(Arc<Trace>),
+    /// It cannot be, for this reason; asked again after it was wanted otherwise for a while.
     Refused(String),
 }
 
 impl Tracing {
     /// Begins or ends, as the settings want it.
-    pub fn want(&mut self, is_wanted: bool) {
-        match (&self, is_wanted) {
-            (Tracing::Off, true) => *self = Tracing::Attaching(tokio::task::spawn_blocking(attach)),
-            (_, false) => *self = Tracing::Off,
-            _ => {}
+    pub fn want(&mut self, way: DiskTracing, host: &Host) {
+        if self.way == way && !(matches!(self.state, State::Off) && way != DiskTracing::Off) {
+            return;
         }
+        self.way = way;
+        let host = host.clone();
+        self.state = match way {
+            DiskTracing::Off => State::Off,
+            _ => State::Attaching(tokio::task::spawn_blocking(move || attach(way, &host))),
+        };
     }
 
     /// Takes what the kernel has answered.
     pub async fn note(&mut self) {
-        let Tracing::Attaching(attaching) = self else { return };
+        let State::Attaching(attaching) = &mut self.state else { return };
         if !attaching.is_finished() {
             return;
         }
-        *self = match attaching.await {
-            Ok(Ok(trace)) => {
-                info!("requests to disks are traced");
-                Tracing::On(Arc::new(trace))
-            }
+        self.state = match attaching.await {
+            Ok(Ok(trace)) => State::On(Arc::new(trace)),
             Ok(Err(why)) => {
                 warn!(
                     why,
                     "requests to disks are not traced; their character is told from io.stat"
                 );
-                Tracing::Refused(why)
+                State::Refused(why)
             }
-            Err(error) => Tracing::Refused(error.to_string()),
+            Err(error) => State::Refused(error.to_string()),
         };
     }
 
     pub fn is_beginning(&self) -> bool {
-        matches!(self, Tracing::Attaching(_))
+        matches!(self.state, State::Attaching(_))
     }
 
-    pub fn get(&self) -> Option<Arc<DiskTrace>> {
-        match self {
-            Tracing::On(trace) => Some(trace.clone()),
+    pub fn get(&self) -> Option<Arc<Trace>> {
+        match &self.state {
+            State::On(trace) => Some(trace.clone()),
             _ => None,
         }
     }
 
     /// In the words of the API.
     pub fn said(&self) -> String {
-        match self {
-            Tracing::Off => "off".to_owned(),
-            Tracing::Attaching(_) => "beginning".to_owned(),
-            Tracing::On(_) => "on".to_owned(),
-            Tracing::Refused(why) => why.clone(),
+        match &self.state {
+            State::Off => "off".to_owned(),
+            State::Attaching(_) => "beginning".to_owned(),
+            State::On(trace) if matches!(**trace, Trace::Events(_)) => "events".to_owned(),
+            State::On(_) => "on".to_owned(),
+            State::Refused(why) => why.clone(),
         }
     }
 }
 
-fn attach() -> Result<DiskTrace, String> {
-    DiskTrace::attach().map_err(|error| ctlmgr_host::chain(&error))
+fn attach(way: DiskTracing, host: &Host) -> Result<Trace, String> {
+    // A crash may have left some.
+    EventTrace::remove(host);
+    let why = match way {
+        DiskTracing::Off => return Err("off".to_owned()),
+        DiskTracing::Events => "as the settings want it".to_owned(),
+        DiskTracing::Auto | DiskTracing::Ebpf => match by_ebpf() {
+            Ok(trace) => {
+                info!("requests to disks are traced");
+                return Ok(trace);
+            }
+            Err(why) if way == DiskTracing::Ebpf => return Err(why),
+            Err(why) => why,
+        },
+    };
+    let trace = EventTrace::attach(host).map_err(|error| format!("{why}; {}", chain(&error)))?;
+    info!(why, "requests to disks are traced by the kernel's events, not by eBPF");
+    Ok(Trace::Events(trace))
+}
+
+#[cfg(feature = "ebpf")]
+fn by_ebpf() -> Result<Trace, String> {
+    ctlmgr_trace::DiskTrace::attach().map(Trace::Ebpf).map_err(|error| chain(&error))
+}
+
+#[cfg(not(feature = "ebpf"))]
+fn by_ebpf() -> Result<Trace, String> {
+    Err("ctlmgr was built without eBPF".to_owned())
 }
