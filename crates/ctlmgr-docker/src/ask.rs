@@ -1,9 +1,10 @@
 //! Asking ctlmgrd for leave, without ever being held up by it.
 //!
 //! The question is asked in slices of a second. A daemon that is dead refuses the connection, and one
-//! that hangs misses its slice: either way the container starts, at most [`SLICE`] + [`GRACE`] later.
+//! that hangs misses its slice: either way the container starts, at most [`SLICE`] + [`GRACE`] later. When
+//! plugin or wrapper was not answered, the other, which asks about the same start, does not wait as long again.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ctlmgr_api::{Client, StartDecision, StartRequest};
@@ -12,6 +13,11 @@ use ctlmgr_api::{Client, StartDecision, StartRequest};
 const SLICE: Duration = Duration::from_secs(1);
 /// … or so much later, busy as it may be.
 const GRACE: Duration = Duration::from_millis(700);
+/// Whoever asks one that did not answer the other one just now waits no longer for its first word. Nobody
+/// goes by his own: on a busy host one late answer must not let all that follow go unasked.
+const SUSPICION: Duration = Duration::from_millis(200);
+/// For so long.
+const SUSPICIOUS_FOR: Duration = Duration::from_secs(5);
 /// Nobody is held so long unless the daemon says that its longest wait is longer …
 pub const LONGEST: Duration = Duration::from_secs(52);
 /// … and nobody so long whatever it says: longer than any wait that can be configured (an hour).
@@ -29,6 +35,46 @@ pub enum Leave {
     /// It starts without leave, because of this.
     Unasked(String),
 }
+
+/// Whom to ask.
+#[derive(Debug, Clone)]
+pub struct Daemon {
+    /// Its API.
+    pub socket: PathBuf,
+    /// A file that says to whom it did not answer; its time of modification says when.
+    pub silence: PathBuf,
+}
+
+impl Daemon {
+    /// The one of this host; another socket is another daemon.
+    pub fn at(socket: Option<PathBuf>) -> Daemon {
+        match socket {
+            Some(socket) if socket != Path::new(ctlmgr_api::SOCKET) => {
+                Daemon { silence: socket.with_extension("silent"), socket }
+            }
+            _ => Daemon { socket: ctlmgr_api::SOCKET.into(), silence: SILENCE.into() },
+        }
+    }
+
+    /// To somebody else than who asks now.
+    fn was_silent_just_now(&self, source: &str) -> bool {
+        let noted = std::fs::metadata(&self.silence).and_then(|m| m.modified());
+        // A clock that was set back says nothing.
+        let is_new = noted.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SUSPICIOUS_FOR));
+        is_new && std::fs::read_to_string(&self.silence).is_ok_and(|to| to != source)
+    }
+
+    /// Without it the other one waits as long as this one did.
+    fn note_silence(&self, source: &str) {
+        if let Some(directory) = self.silence.parent() {
+            let _ = std::fs::create_dir_all(directory);
+        }
+        let _ = std::fs::write(&self.silence, source);
+    }
+}
+
+/// Where the plugin, which sees the host read-only, may write.
+const SILENCE: &str = "/run/ctlmgr-docker/silent";
 
 /// A container that wants to start.
 #[derive(Debug, Clone, Copy)]
@@ -48,24 +94,34 @@ pub struct Start<'a> {
 }
 
 /// Asks for leave; `on_hold` hears the ticket whenever the daemon says wait.
-pub async fn leave(socket: &Path, start: Start<'_>, mut on_hold: impl FnMut(u64)) -> Leave {
-    let client = Client::new(socket);
+pub async fn leave(daemon: &Daemon, start: Start<'_>, mut on_hold: impl FnMut(u64)) -> Leave {
+    let client = Client::new(&daemon.socket);
     let now = Instant::now();
     // Time may not reach back that far.
     let began = now.checked_sub(start.waited).unwrap_or(now);
+    let (slice, mut limit) = match daemon.was_silent_just_now(start.source) {
+        true => (Duration::ZERO, SUSPICION),
+        false => (SLICE, SLICE + GRACE),
+    };
     let mut request = StartRequest {
         container: start.container.to_owned(),
         source: start.source.to_owned(),
         is_mere_start: start.is_mere_start,
         ticket: start.ticket,
         waited_ms: millis(began.elapsed()),
-        wait_ms: Some(millis(SLICE)),
+        wait_ms: Some(millis(slice)),
         ..StartRequest::default()
     };
     loop {
-        let answer = match client.ask_start(&request, SLICE + GRACE).await {
+        let asked = Instant::now();
+        let answer = match client.ask_start(&request, limit).await {
             Ok(answer) => answer,
-            Err(error) => return Leave::Unasked(chain(&error)),
+            Err(error) => {
+                if limit > SUSPICION && asked.elapsed() >= limit {
+                    daemon.note_silence(start.source);
+                }
+                return Leave::Unasked(chain(&error));
+            }
         };
         match answer.decision {
             StartDecision::Start => return Leave::Start,
@@ -77,6 +133,7 @@ pub async fn leave(socket: &Path, start: Start<'_>, mut on_hold: impl FnMut(u64)
             return Leave::Unasked(format!("it was held for {} s", patience.as_secs()));
         }
         request.ticket = Some(answer.ticket);
+        (request.wait_ms, limit) = (Some(millis(SLICE)), SLICE + GRACE);
         // Another daemon would not know how long it has waited.
         request.waited_ms = millis(began.elapsed());
     }

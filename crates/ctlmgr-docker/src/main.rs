@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use ctlmgr_docker::ask::LONGEST_EVER;
+use ctlmgr_docker::ask::{Daemon, LONGEST_EVER};
 use ctlmgr_docker::daemon_json::Use;
 use ctlmgr_docker::held;
 use ctlmgr_docker::install::Places;
@@ -79,7 +79,7 @@ async fn run(Arguments { json, command }: Arguments) -> Result<()> {
             let end = async move {
                 terminate.recv().await;
             };
-            let plugin = Plugin::new(daemon, LONGEST_EVER);
+            let plugin = Plugin::new(Daemon::at(Some(daemon)), LONGEST_EVER);
             serve(listener, kept, plugin, end).await.context("failed to serve dockerd")
         }
         Command::Enable { runtime } => {

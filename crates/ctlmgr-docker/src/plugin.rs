@@ -4,7 +4,6 @@
 //! of any size, a retry with an empty body) are in `docs/starts.md`.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,7 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::ask::{self, Leave, Start};
+use crate::ask::{self, Daemon, Leave, Start};
 use crate::held::{Held, Kept, Store, since_boot_ms};
 use crate::uri::{Started, started};
 
@@ -57,7 +56,7 @@ impl Answer {
 /// A plugin that asks the daemon at one socket.
 #[derive(Debug)]
 pub struct Plugin {
-    daemon: PathBuf,
+    daemon: Daemon,
     longest: Duration,
     unasked: AtomicU64,
     /// Starts that dockerd asked about and has not reported the end of.
@@ -85,7 +84,7 @@ pub const PROBE: &str = "/version?ctlmgr-probe=";
 
 impl Plugin {
     /// Asks the daemon at `daemon`, and holds nobody longer than `longest`.
-    pub fn new(daemon: PathBuf, longest: Duration) -> Plugin {
+    pub fn new(daemon: Daemon, longest: Duration) -> Plugin {
         Plugin {
             daemon,
             longest,

@@ -4,9 +4,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use ctlmgr_docker::ask::Daemon;
 use ctlmgr_docker::daemon_json::Use;
 use ctlmgr_docker::install::Places;
 use ctlmgr_docker::plugin::{Plugin, serve};
@@ -59,7 +59,7 @@ impl World {
         tokio::spawn(serve(
             listener,
             Vec::new(),
-            Plugin::new(PathBuf::from("/nowhere"), Duration::ZERO),
+            Plugin::new(Daemon::at(Some("/nowhere".into())), Duration::ZERO),
             std::future::pending(),
         ));
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use ctlmgr_docker::ask::Start;
+use ctlmgr_docker::ask::{Daemon, Start};
 use ctlmgr_docker::{ask, install};
 
 fn main() -> ExitCode {
@@ -39,8 +39,7 @@ fn created(arguments: &[OsString]) -> Option<String> {
 fn hold(container: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     if let Ok(runtime) = runtime {
-        let socket = std::env::var_os("CTLMGR_SOCKET").map(PathBuf::from);
-        let socket = socket.unwrap_or_else(|| PathBuf::from(ctlmgr_api::SOCKET));
+        let daemon = Daemon::at(std::env::var_os("CTLMGR_SOCKET").map(PathBuf::from));
         // Refused or not: dockerd has decided, and an error here would look like one of runc's.
         let start = Start {
             container,
@@ -50,7 +49,7 @@ fn hold(container: &str) {
             waited: Duration::ZERO,
             ticket: None,
         };
-        let _ = runtime.block_on(ask::leave(&socket, start, |_| {}));
+        let _ = runtime.block_on(ask::leave(&daemon, start, |_| {}));
     }
 }
 
