@@ -31,6 +31,11 @@ struct Service {
     depends_on: BTreeMap<String, Dependency>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    image: Option<String>,
+    #[serde(default)]
+    command: Value,
+    #[serde(default)]
+    entrypoint: Value,
     container_name: Option<String>,
     scale: Option<u32>,
     #[serde(default)]
@@ -158,8 +163,8 @@ fn input(
         let stated = s.labels.get("ctlmgr.batch.class").map(|text| text.parse()).transpose();
         let stated: Option<Character> =
             stated.with_context(|| format!("service `{service}`: label ctlmgr.batch.class"))?;
-        let bin =
-            bins.name_of(&traits(profiles.get(&format!("{}/{service}", project.name)), stated));
+        let own = profiles.get(&format!("{}/{service}", project.name));
+        let bin = bins.name_of(&traits(own.or_else(|| sampled(profiles, s)), stated));
         // One of an inactive profile may be missing where it is not required.
         let missing = |(name, d): &(&String, &Dependency)| {
             d.required && !project.services.contains_key(*name)
@@ -179,6 +184,18 @@ fn input(
         "penalty": bins.table(penalties),
         "containers": containers,
     }))
+}
+
+/// What is known of the image of a service that was never seen itself (`ctlmgr batch sample`), if it runs the
+/// image's own command.
+fn sampled<'a>(profiles: &'a BTreeMap<String, Profile>, service: &Service) -> Option<&'a Profile> {
+    let image = service.image.as_deref()?;
+    let is_its =
+        |key: &str| key.strip_prefix(image).is_some_and(|r| r.is_empty() || r.starts_with('#'));
+    let known = profiles.iter().filter(|(key, _)| is_its(key)).map(|(_, profile)| profile);
+    known
+        .max_by_key(|p| p.learned_unix)
+        .filter(|_| service.command.is_null() && service.entrypoint.is_null())
 }
 
 /// Names of the containers of a service, as compose gives them.
@@ -246,6 +263,22 @@ mod tests {
         profiles.insert("shop/web".to_owned(), on(0));
         profiles.insert("shop/db".to_owned(), on(16));
         assert!(cost(&profiles).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_service_that_was_never_seen_is_like_its_image_unless_it_runs_something_else() {
+        let cache = profile(Character::SequentialRead, 100, 0);
+        let profiles = BTreeMap::from([
+            ("cache#0badcafe".to_owned(), cache.clone()),
+            ("cache2#1".to_owned(), cache),
+        ]);
+        let bin = |config: &str| {
+            let input = input(config, &profiles, &Penalties::default()).unwrap();
+            input["containers"][0]["bin"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(bin(CONFIG), "sequential-read-1");
+        let other = CONFIG.replace(r#""image": "cache""#, r#""image": "cache", "command": ["x"]"#);
+        assert_eq!(bin(&other), "unknown-1");
     }
 
     #[test]
