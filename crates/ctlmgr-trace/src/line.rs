@@ -22,17 +22,27 @@ pub(crate) enum Event {
 /// `comm-PID [CPU] FLAGS TIME: EVENT: …`; the name may hold anything, so the last of each mark before
 /// the event counts.
 pub(crate) fn parse(line: &str) -> Option<Event> {
-    let told = |event: &str| {
-        let (head, rest) = line.split_once(&format!(": {event}: "))?;
-        let (who, _) = head.rsplit_once(" [")?;
-        let (name, task) = who.trim_end().rsplit_once('-')?;
-        Some((name.trim_start().to_owned(), task.parse().ok()?, rest.to_owned()))
-    };
-    if let Some((_, task, rest)) = told(QUEUED) {
-        return queued(task, &rest);
+    match told(line, QUEUED) {
+        Some((head, rest)) => queued(who(head)?.1, rest),
+        None => told(line, WRITES_BACK).and_then(|(head, rest)| writes_back(who(head)?, rest)),
     }
-    let (name, task, rest) = told(WRITES_BACK)?;
-    let cgroup = rest.split_whitespace().find_map(|word| word.strip_prefix("cgroup_ino="))?;
+}
+
+/// What stands before and behind the name of an event.
+fn told<'a>(line: &'a str, event: &str) -> Option<(&'a str, &'a str)> {
+    let (head, rest) = line.split_once(event)?;
+    Some((head.strip_suffix(": ")?, rest.strip_prefix(": ")?))
+}
+
+fn who(head: &str) -> Option<(&str, u32)> {
+    let (who, _) = head.rsplit_once(" [")?;
+    let (name, task) = who.trim().rsplit_once('-')?;
+    Some((name, task.parse().ok()?))
+}
+
+/// `bdi …: ino=… … cgroup_ino=ID`.
+fn writes_back((name, task): (&str, u32), text: &str) -> Option<Event> {
+    let cgroup = text.split_whitespace().find_map(|word| word.strip_prefix("cgroup_ino="))?;
     // A task that syncs its own file is known by itself.
     let is_kernels = name.starts_with("kworker/");
     is_kernels.then_some(Event::WritesBack { task, cgroup: CgroupId(cgroup.parse().ok()?) })
