@@ -87,12 +87,16 @@ impl Places {
             done.push(format!("{} says so already", self.config.display()));
         } else {
             self.replace(before.as_deref(), &after)?;
-            done.push(format!(
-                "changed {}; the former is {}",
-                self.config.display(),
-                self.backup().display()
-            ));
+            done.push(match before {
+                Some(_) => format!(
+                    "changed {}; as it was without ctlmgr it is {}",
+                    self.config.display(),
+                    self.backup().display()
+                ),
+                None => format!("made {}", self.config.display()),
+            });
         }
+        done.extend(self.what_it_means(wanted));
         if self.is_dockerd_up().await {
             if let Err(error) = self.reload(wanted.plugin).await {
                 self.restore(before.as_deref())?;
@@ -106,6 +110,17 @@ impl Places {
             done.push("dockerd does not run; it will ask ctlmgr when it does".to_owned());
         }
         Ok(done)
+    }
+
+    fn what_it_means(&self, wanted: Use) -> Vec<String> {
+        let (socket, spec) = (self.plugin.display(), self.spec.display());
+        let plugin = format!("{SOCKET_UNIT} listens at {socket}; {spec} tells dockerd where");
+        let wrapper = self.wrapper.display();
+        let runtime = format!("containers that are made from now on start by {wrapper}");
+        [(wanted.plugin, plugin), (wanted.runtime, runtime)]
+            .into_iter()
+            .filter_map(|(is_wanted, line)| is_wanted.then_some(line))
+            .collect()
     }
 
     /// Has dockerd do without ctlmgr; returns what was done, in words.

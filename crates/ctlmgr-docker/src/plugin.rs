@@ -59,6 +59,8 @@ pub struct Plugin {
     daemon: Daemon,
     longest: Duration,
     unasked: AtomicU64,
+    /// Questions whose content was lost.
+    lost: AtomicU64,
     /// Starts that dockerd asked about and has not reported the end of.
     open: AtomicU64,
     /// Whether everybody is let go, because the plugin is about to end.
@@ -89,6 +91,7 @@ impl Plugin {
             daemon,
             longest,
             unasked: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
             open: AtomicU64::new(0),
             draining: watch::Sender::new(false),
             probed: Mutex::default(),
@@ -99,6 +102,12 @@ impl Plugin {
     /// What dockerd is told, and whether the connection was kept while it waited.
     async fn decide(&self, body: &[u8], connection: &Connection) -> (Answer, bool) {
         // A retry after this process died comes with an empty body: nobody knows what it was.
+        if body.is_empty() {
+            let count = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
+            eprintln!(
+                "<5>a question that dockerd asked again came without content, and is allowed ({count} so far)"
+            );
+        }
         let question: Question = serde_json::from_slice(body).unwrap_or_default();
         if question.uri.starts_with(PROBE) {
             *self.probed.lock().unwrap_or_else(PoisonError::into_inner) =

@@ -122,7 +122,8 @@ async fn there_and_back_the_file_is_the_same_to_the_byte() {
 async fn where_there_was_no_file_there_is_none_again() {
     let world = World::new(true, "");
     world.listen();
-    world.places.enable(PLUGIN).await.unwrap();
+    let said = world.places.enable(PLUGIN).await.unwrap().join("\n");
+    assert!(said.contains("made ") && !said.contains("before-ctlmgr"), "{said}");
     assert_eq!(world.places.in_use().unwrap(), PLUGIN);
     world.places.disable().await.unwrap();
     assert_eq!(world.files(), [""; 0]);
@@ -134,7 +135,9 @@ async fn what_somebody_changed_meanwhile_stays() {
     let world = World::new(true, "");
     world.write("{\"debug\": true}");
     world.listen();
-    world.places.enable(Use { plugin: true, runtime: true }).await.unwrap();
+    let both = Use { plugin: true, runtime: true };
+    let said = world.places.enable(both).await.unwrap().join("\n");
+    assert!(said.contains("before-ctlmgr") && said.contains("start by /w/ctlmgr-runc"), "{said}");
     let text = fs::read_to_string(&world.places.config).unwrap();
     world.write(&text.replace("\"debug\": true", "\"debug\": false"));
     world.places.disable().await.unwrap();

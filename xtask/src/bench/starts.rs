@@ -4,6 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ctlmgr_model::Character;
+use ctlmgr_policy::gate::{Penalties, Traits};
 use serde_json::Value;
 
 use super::is_named;
@@ -108,11 +110,12 @@ fn head(starts: &Starts, solo: &Record) -> Result<String> {
         let character = learned.and_then(|p| p["profile"]["character"].as_str()).unwrap_or("-");
         writeln!(out, "| {class} | {:.1} | {character} |", alone(solo, class))?;
     }
-    out.push_str("\n| policy | run | makespan, s | slowdown in the mean / at worst |");
+    out.push_str("\nSlowdown in the mean / at worst; penalty is that of all pairs that ran together (guidelines).");
+    out.push_str("\n\n| policy | run | makespan, s | all |");
     for class in CLASSES {
         write!(out, " {class} |")?;
     }
-    out.push_str(" longest wait, s | failures |\n|---|---|---|---|---|---|---|---|---|---|---|\n");
+    out.push_str(" longest wait, s | penalty | failures |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
     Ok(out)
 }
 
@@ -126,18 +129,69 @@ fn row(out: &mut String, name: &str, run: u32, record: &Record, solo: &Record) -
             .select(&[("class", class)])
             .filter_map(|v| Some(v["secs"].as_f64()? / alone(solo, class).max(0.01)))
             .collect();
-        let sum: f64 = slowdowns.iter().sum();
-        write!(classes, " {:.2} |", sum / slowdowns.len().max(1) as f64)?;
+        write!(classes, " {} |", mean_and_worst(&slowdowns))?;
         all.extend(slowdowns);
     }
     let jobs = || record.data.iter().filter(|v| v["class"].is_string());
     let waited = jobs().filter_map(|v| v["since"].as_f64()).fold(0.0, f64::max);
     let failures = jobs().filter(|v| v["status"] != 0).count();
-    let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
-    let worst = all.iter().copied().fold(0.0, f64::max);
+    let (all, penalty) = (mean_and_worst(&all), penalty(&jobs().collect::<Vec<_>>()));
     writeln!(
         out,
-        "| {name} | {run} | {makespan} | {mean:.2} / {worst:.2} |{classes} {waited:.0} | {failures} |"
+        "| {name} | {run} | {makespan} | {all} |{classes} {waited:.0} | {penalty:.1} | {failures} |"
     )?;
     Ok(())
+}
+
+fn mean_and_worst(slowdowns: &[f64]) -> String {
+    let mean = slowdowns.iter().sum::<f64>() / slowdowns.len().max(1) as f64;
+    format!("{mean:.2} / {:.2}", slowdowns.iter().copied().fold(0.0, f64::max))
+}
+
+/// Of every two the penalty that the guidelines give them, as far as the shorter one ran beside the other
+/// (the paper's T_p, equation 1, where batches have no borders).
+fn penalty(jobs: &[&Value]) -> f64 {
+    let cost = |a: &Value, b: &Value| {
+        let traits = |v: &Value| Traits {
+            character: v["class"].as_str().and_then(character),
+            ..Traits::default()
+        };
+        f64::from(traits(a).conflict(&traits(b), &Penalties::default())) / 100.0
+    };
+    let span = |v: &Value| {
+        let (from, secs) = (v["since"].as_f64().unwrap_or(0.0), v["secs"].as_f64().unwrap_or(0.0));
+        (from, from + secs.max(0.01))
+    };
+    let beside = |a: &Value, b: &Value| {
+        let ((from, to), (other_from, other_to)) = (span(a), span(b));
+        let together = (to.min(other_to) - from.max(other_from)).max(0.0);
+        together / (to - from).min(other_to - other_from)
+    };
+    let pairs = jobs.iter().enumerate().flat_map(|(n, a)| jobs[..n].iter().map(move |b| (a, b)));
+    pairs.map(|(a, b)| cost(a, b) * beside(a, b)).sum()
+}
+
+/// What the jobs of a class are by the options that they are given.
+fn character(class: &str) -> Option<Character> {
+    match class {
+        "rr" => Some(Character::RandomRead),
+        "rw" | "db" => Some(Character::RandomWrite),
+        "sw" | "lsm" => Some(Character::SequentialWrite),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_ran_together_is_a_penalty() {
+        let job = |class, since, secs| json!({"class": class, "since": since, "secs": secs});
+        let (sw, rw, rr) = (job("sw", 0.0, 10.0), job("rw", 5.0, 10.0), job("rr", 0.0, 99.0));
+        // Half of it at 2 for sequential beside random; reads beside writes cost nothing.
+        assert!((penalty(&[&sw, &rw, &rr]) - 1.0).abs() < 1e-9);
+        assert!(penalty(&[&sw, &job("rw", 10.0, 10.0)]).abs() < 1e-9);
+    }
 }

@@ -73,3 +73,28 @@ fn events(mut queue: watch::Receiver<Queue>) -> impl Stream<Item = Result<Event,
         Some((Ok(event.unwrap_or_default()), queue))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_change_of_the_queue_is_an_event_until_the_gate_ends() {
+        let (gate, queue) = watch::channel(Queue::default());
+        let body = Sse::new(events(queue)).into_response().into_body();
+        let mut frames = body.into_data_stream();
+        let mut next = async || {
+            let frame = frames.next().await?.unwrap();
+            let text = String::from_utf8(frame.to_vec()).unwrap();
+            let json = text.strip_prefix("data: ").unwrap().to_owned();
+            Some(serde_json::from_str::<Queue>(&json).unwrap())
+        };
+        assert_eq!(next().await, Some(Queue::default()));
+        gate.send_modify(|queue| queue.is_held = true);
+        assert!(next().await.unwrap().is_held);
+        drop(gate);
+        assert_eq!(next().await, None);
+    }
+}

@@ -221,7 +221,18 @@ fn a_batch_starts_when_the_one_before_is_over() -> Result<()> {
     let later = (b - a).abs().min((b - c).abs());
     ensure!(later >= 3.0, "batches {later} s apart: a {a}, b {b}, c {c}");
     ensure!((a > b) == (c > b), "a and c are in one batch: a {a}, b {b}, c {c}");
-    sh("ctlmgr batch penalties").map(|text| assert!(text.contains("by the guidelines"), "{text}"))
+    ensure!(sh("ctlmgr batch penalties")?.contains("by the guidelines"));
+    // ctlmgrd begins anew in the midst of it: the next batch follows all the same.
+    sh("docker kill batch-a batch-b batch-c")?;
+    sh(&format!("(ctlmgr batch run {plan}; echo status $?) >/run/batch.out 2>&1 &"))?;
+    eventually("the first batch runs", || Ok(!sh(running)?.is_empty()))?;
+    sh(
+        "systemctl kill --kill-whom=main -s KILL ctlmgr.service; systemctl reset-failed ctlmgr.service || true",
+    )?;
+    let said = || std::fs::read_to_string("/run/batch.out").context("/run/batch.out");
+    eventually("it ends", || Ok(said()?.contains("status ")))?;
+    ensure!(said()?.contains("status 0") && sh(running)?.lines().count() == 3, "{}", said()?);
+    Ok(())
 }
 
 #[test]

@@ -181,8 +181,19 @@ fn docker_works_while_ctlmgrd_hangs_is_dead_or_comes_back() -> Result<()> {
     sh("systemctl stop ctlmgr.service ctlmgr.socket")?;
     start("stopped")?;
     sh("systemctl start ctlmgr.socket ctlmgr.service")?;
+    // It dies again and again, while systemd keeps its socket open.
+    let dropin = "/run/systemd/system/ctlmgr.service.d";
+    sh(&format!(
+        "mkdir -p {dropin}; printf '[Service]\\nExecStart=\\nExecStart=/bin/false\\n' >{dropin}/bad.conf; \
+         systemctl daemon-reload; systemctl kill --kill-whom=main -s KILL ctlmgr.service"
+    ))?;
+    let result = start("crash-looping");
+    sh(&format!(
+        "rm -r {dropin}; systemctl daemon-reload; systemctl reset-failed; \
+         systemctl start ctlmgr.socket ctlmgr.service"
+    ))?;
     drop(ctlmgr);
-    Ok(())
+    result
 }
 
 #[test]
