@@ -2,7 +2,7 @@
 #   policy        solo, all, fixed-N, delay-SECS, batches, offline, online, patient
 #                 (the gate with a longest wait of 15 minutes)
 #   per_class     containers of each class
-#   learned       true: the gate is told no characters, one start of each class teaches it before
+#   learned       true: ctlmgr is told no characters, one start of each class teaches it before
 #   work          how much each does, in parts of about 4 s alone
 . /run/in/lib.sh
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
@@ -55,9 +55,13 @@ if [ "$policy" = patient ]; then
 	printf '[starts]\nmax_wait_secs = 900\n' >/etc/ctlmgr/config.d/50-lab.toml
 	systemctl reload ctlmgr
 fi
-if $is_gated && [ "$learned" = true ]; then
-	learn_all
-	ctlmgr profile list
+if [ "$learned" = true ]; then
+	case $policy in
+	online | patient | batches | offline)
+		learn_all
+		ctlmgr profile list
+		;;
+	esac
 fi
 names= offset=0
 for number in $(seq "$per_class"); do
@@ -74,16 +78,27 @@ done
 sync
 
 finish() { for name in $names; do docker wait "$name" >/dev/null; done; }
-# What the planner is told: the characters of the classes, and the guidelines of the paper.
+# known CLASS: its character, as it was learned or as it is stated.
+known() {
+	if [ "$learned" = true ]; then
+		ctlmgr profile list | awk -v key="bench/$1" '$1 == key { print $2 }'
+	else
+		character "$1"
+	fi
+}
+# What the planner is told: the characters of the classes, and what ctlmgr says that they cost each other.
 plan() {
 	containers=
-	for name in $names; do
-		containers="$containers,{\"name\":\"$name\",\"bin\":\"$(character "${name%-*}")\"}"
+	for class in $classes; do
+		bin=$(known "$class")
+		for name in $names; do
+			case $name in "$class"-*) containers="$containers,{\"name\":\"$name\",\"bin\":\"$bin\"}" ;; esac
+		done
 	done
-	cat <<-EOF
-		{"max_batch":5,"bins":["random-read","random-write","sequential-write"],
-		"penalty":[[0,0,0],[0,1,2],[0,2,1]],"containers":[${containers#,}]}
-	EOF
+	ctlmgr batch penalties | tr -d '*' | awk -v containers="${containers#,}" '
+		NR > 1 && NF == 6 { bins = bins ",\"" $1 "\""; rows = rows ",[" $2 "," $3 "," $4 "," $5 "," $6 "]" }
+		END { printf "{\"max_batch\":5,\"bins\":[%s],\"penalty\":[%s],\"containers\":[%s]}\n",
+			substr(bins, 2), substr(rows, 2), containers }'
 }
 began=$(date +%s.%N)
 case $policy in
@@ -119,6 +134,7 @@ batches | offline)
 	strict=
 	if [ "$policy" = batches ]; then strict=--strict; fi
 	plan >/var/tmp/plan.json
+	cat /var/tmp/plan.json
 	# shellcheck disable=SC2086
 	ctlmgr batch run $strict /var/tmp/plan.json
 	finish

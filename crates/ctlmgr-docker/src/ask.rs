@@ -41,7 +41,7 @@ pub enum Leave {
 pub struct Daemon {
     /// Its API.
     pub socket: PathBuf,
-    /// A file that says to whom it did not answer; its time of modification says when.
+    /// A file for each who was not answered begins so; its time of modification says when.
     pub silence: PathBuf,
 }
 
@@ -58,10 +58,16 @@ impl Daemon {
 
     /// To somebody else than who asks now.
     fn was_silent_just_now(&self, source: &str) -> bool {
-        let noted = std::fs::metadata(&self.silence).and_then(|m| m.modified());
-        // A clock that was set back says nothing.
-        let is_new = noted.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SUSPICIOUS_FOR));
-        is_new && std::fs::read_to_string(&self.silence).is_ok_and(|to| to != source)
+        SOURCES.iter().filter(|other| **other != source).any(|other| {
+            let noted = std::fs::metadata(self.silence_to(other)).and_then(|m| m.modified());
+            // A clock that was set back says nothing.
+            noted.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SUSPICIOUS_FOR))
+        })
+    }
+
+    /// Where it is noted that this one was not answered.
+    pub fn silence_to(&self, source: &str) -> PathBuf {
+        self.silence.with_extension(source)
     }
 
     /// Without it the other one waits as long as this one did.
@@ -69,9 +75,12 @@ impl Daemon {
         if let Some(directory) = self.silence.parent() {
             let _ = std::fs::create_dir_all(directory);
         }
-        let _ = std::fs::write(&self.silence, source);
+        let _ = std::fs::write(self.silence_to(source), "silent\n");
     }
 }
+
+/// Who asks: the plugin, and the wrapper.
+pub const SOURCES: [&str; 2] = ["docker", "runc"];
 
 /// Where the plugin, which sees the host read-only, may write.
 const SILENCE: &str = "/run/ctlmgr-docker/silent";

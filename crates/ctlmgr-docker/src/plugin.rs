@@ -127,7 +127,7 @@ impl Plugin {
         };
         let start = Start {
             container: &container,
-            source: "docker",
+            source: ask::SOURCES[0],
             is_mere_start: !is_restart,
             longest: self.longest,
             waited: Duration::ZERO,
@@ -174,7 +174,7 @@ impl Plugin {
         let mut connection = UnixStream::from_std(connection)?;
         let start = Start {
             container: &held.container,
-            source: "docker",
+            source: ask::SOURCES[0],
             is_mere_start: false,
             longest: self.longest,
             waited: held.waited(),

@@ -155,7 +155,23 @@ pub struct StartSettings {
     /// Whether those that nobody asked about are frozen until their turn.
     pub freeze: bool,
     /// How requests to disks are traced: `io.stat` does not tell whether they lie side by side.
+    #[serde(deserialize_with = "way_to_trace")]
     pub trace: DiskTracing,
+}
+
+/// Recordings of before there was a choice say whether.
+fn way_to_trace<'de, D: serde::Deserializer<'de>>(text: D) -> Result<DiskTracing, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Told {
+        Whether(bool),
+        How(DiskTracing),
+    }
+    Ok(match Told::deserialize(text)? {
+        Told::Whether(true) => DiskTracing::Auto,
+        Told::Whether(false) => DiskTracing::Off,
+        Told::How(way) => way,
+    })
 }
 
 impl Default for StartSettings {

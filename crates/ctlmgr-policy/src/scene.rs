@@ -50,6 +50,9 @@ pub(crate) struct Tension {
     pub tense_since: Option<Millis>,
     /// Since when it is dire without a break.
     pub dire_since: Option<Millis>,
+    /// Since when neither swap nor available memory is left, without a break.
+    #[serde(default)]
+    pub used_up_since: Option<Millis>,
 }
 
 impl Tension {
@@ -62,11 +65,16 @@ impl Tension {
     pub(crate) fn next(self, account: &CapacityAccount, snapshot: &Snapshot) -> Tension {
         let (at, host) = (snapshot.at, &snapshot.host);
         let since = |before: Option<Millis>, is_so: bool| is_so.then(|| before.unwrap_or(at));
+        let used_up_since =
+            since(self.used_up_since, is_used_up(account, host, self.used_up_since));
+        let is_dire =
+            used_up_since.is_some() || (account.is_contended() && standstill(host).is_some());
         Tension {
             near_at: if account.is_near_contention() { Some(at) } else { self.near_at },
             uneasy_at: if is_uneasy(account, host) { Some(at) } else { self.uneasy_at },
             tense_since: since(self.tense_since, is_tense(account, host)),
-            dire_since: since(self.dire_since, is_dire(account, host, self.dire_since)),
+            dire_since: since(self.dire_since, is_dire),
+            used_up_since,
         }
     }
 }
@@ -92,11 +100,10 @@ fn standstill(host: &HostSample) -> Option<f32> {
     host.pressure.map(|p| p.full.avg10_pct).filter(|full| *full >= DIRE)
 }
 
-fn is_dire(account: &CapacityAccount, host: &HostSample, since: Option<Millis>) -> bool {
+fn is_used_up(account: &CapacityAccount, host: &HostSample, since: Option<Millis>) -> bool {
     let enough = host.watermark.0 * if since.is_some() { EASED } else { 1 };
     // Page cache that can be dropped is no distress.
-    let is_used_up = !has_swap(host) && host.mem_available < Bytes(enough);
-    account.is_contended() && (standstill(host).is_some() || is_used_up)
+    account.is_contended() && !has_swap(host) && host.mem_available < Bytes(enough)
 }
 
 /// Whether anonymous memory has anywhere to go.
@@ -215,21 +222,21 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn hovering_about_the_watermark_is_dire_without_a_break_and_page_cache_is_no_distress() {
+    fn what_hovers_about_the_watermark_is_used_up_without_a_break_and_page_cache_is_no_distress() {
         let sizes = [1000, 100, 100, 800, 900].map(Bytes::mib);
         let [total, host, headroom, capacity, demand] = sizes;
         let account = CapacityAccount { total, host, headroom, capacity, demand };
         let mut host = testing::host(total, Vec::new(), Vec::new()).host;
         (host.watermark, host.swap_free) = (Bytes::mib(10), Bytes::ZERO);
-        let mut is_dire = |available, since| {
+        let mut is_used_up = |available, since| {
             host.mem_available = Bytes::mib(available);
-            super::is_dire(&account, &host, since)
+            super::is_used_up(&account, &host, since)
         };
         let since = Some(Millis(0));
-        assert!(is_dire(9, None) && !is_dire(10, None));
-        assert!(is_dire(19, since) && !is_dire(20, since));
+        assert!(is_used_up(9, None) && !is_used_up(10, None));
+        assert!(is_used_up(19, since) && !is_used_up(20, since));
         host.swap_free = total;
         host.mem_available = Bytes::mib(1);
-        assert!(!super::is_dire(&account, &host, since));
+        assert!(!super::is_used_up(&account, &host, since));
     }
 }

@@ -5,15 +5,16 @@
 //! tracing (tracefs) is there without either.
 //!
 //! # Approach
-//! An instance of our own, so that nobody else's tracing is disturbed, with two events:
-//! `block_bio_queue`, which comes in the task that wants the data, and `writeback_single_inode_start`,
-//! which says for which cgroup a thread of the kernel writes. A task is looked up in `/proc`.
+//! An instance of our own, so that nobody else's tracing is disturbed, with three events:
+//! `block_bio_queue`, which comes in the task that wants the data, and `writeback_single_inode_start` with
+//! `writeback_single_inode`, between which a worker of the kernel writes for a cgroup. A task is looked up in
+//! `/proc`.
 //!
 //! # Terms
 //! *Instance*: a directory below `tracing/instances` with buffers of its own (kernel: trace/ftrace.rst).
 //!
 //! # Algorithm
-//! When somebody asks, all lines since are read. A task that has ended before that counts for the
+//! At each look all lines since are read. A task that has ended before that counts for the
 //! cgroup that it was in when it was last looked up, if it ever was; else it is lost.
 //!
 //! # Properties
@@ -31,7 +32,7 @@ use ctlmgr_host::{Hierarchy, Host, HostError};
 use ctlmgr_model::{CgroupId, CgroupPath, Disk, Shape};
 use nix::fcntl::OFlag;
 
-use crate::line::{Event, QUEUED, WRITES_BACK, parse};
+use crate::line::{Event, QUEUED, Queued, WRITES_BACK, WROTE_BACK, parse};
 use crate::runs::Moved;
 
 /// Ours; below the root of the host.
@@ -41,7 +42,14 @@ const BUFFER_KIB: &str = "256";
 /// Pairs of cgroup and disk, tasks, and devices; beyond that those are forgotten that were used the longest ago, or all.
 const MOST: usize = 2048;
 /// No more is read at once.
-const MOST_BYTES: usize = 16 << 20;
+const MOST_BYTES: usize = 8 << 20;
+const PART_BYTES: usize = 1 << 16;
+/// How lines look; an instance inherits what somebody has chosen for his own tracing.
+const OPTIONS: [(&str, &str); 5] =
+    [("record-tgid", "0"), ("raw", "0"), ("hex", "0"), ("bin", "0"), ("context-info", "1")];
+
+/// There is one instance: who makes it and who takes it away wait for each other.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Counts what cgroups ask of disks for as long as it lives.
 #[derive(Debug)]
@@ -59,7 +67,7 @@ struct Seen {
     rest: Vec<u8>,
     /// Where tasks were when they were last looked up.
     tasks: BTreeMap<u32, CgroupId>,
-    /// For whom threads of the kernel write.
+    /// For whom workers of the kernel write just now.
     writing: BTreeMap<u32, CgroupId>,
     /// The disks of partitions, and disks themselves.
     disks: BTreeMap<Disk, Disk>,
@@ -82,6 +90,7 @@ impl EventTrace {
     /// The kernel has no tracefs, it is not mounted, or it must not be used (lockdown).
     pub fn attach(host: &Host) -> Result<EventTrace, HostError> {
         let cgroups = host.cgroups()?;
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let at = host.path(INSTANCE);
         let made = DirBuilder::new().create(&at);
         if let Err(source) = made
@@ -89,7 +98,7 @@ impl EventTrace {
         {
             return Err(HostError::Write { path: at, value: "directory".to_owned(), source });
         }
-        let pipe = switch_on(host).inspect_err(|_| EventTrace::remove(host))?;
+        let pipe = switch_on(host).inspect_err(|_| remove(host))?;
         let seen = Seen {
             host: host.clone(),
             cgroups,
@@ -104,21 +113,22 @@ impl EventTrace {
         Ok(EventTrace { host: host.clone(), seen: Mutex::new(seen) })
     }
 
-    /// What a cgroup asked of a disk, as far as it was seen; `None` if nothing.
+    /// Takes in what has happened since the last time.
+    pub fn read(&self) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).read();
+    }
+
+    /// What a cgroup asked of a disk, as far as it was seen and read; `None` if nothing.
     pub fn shape(&self, cgroup: CgroupId, disk: Disk) -> Option<Shape> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.read();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let sides = seen.sides.get(&(cgroup, disk))?;
         Some(Shape { read: sides.read.requests, write: sides.write.requests })
     }
 
-    /// Takes the instance away, if there is one; also one that a crash left.
+    /// Takes the instance away that a crash left, if there is one. One that somebody reads stays.
     pub fn remove(host: &Host) {
-        for event in events() {
-            // What cannot be switched off goes with the directory.
-            let _ = host.write(&event, "0");
-        }
-        let _ = std::fs::remove_dir(host.path(INSTANCE));
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        remove(host);
     }
 }
 
@@ -130,53 +140,52 @@ impl Drop for EventTrace {
     }
 }
 
-fn events() -> [String; 2] {
-    let file = |group: &str, event: &str| format!("{INSTANCE}/events/{group}/{event}/enable");
-    [file("block", QUEUED), file("writeback", WRITES_BACK)]
+/// The kernel switches off what is switched on there.
+fn remove(host: &Host) {
+    let _ = std::fs::remove_dir(host.path(INSTANCE));
 }
 
 fn switch_on(host: &Host) -> Result<File, HostError> {
     host.write(&format!("{INSTANCE}/buffer_size_kb"), BUFFER_KIB)?;
-    let [queued, writes_back] = events();
-    if !host.write(&queued, "1")? {
-        let source = ErrorKind::NotFound.into();
-        return Err(HostError::Write { path: host.path(&queued), value: "1".to_owned(), source });
+    for (option, value) in OPTIONS {
+        host.write(&format!("{INSTANCE}/options/{option}"), value)?;
     }
-    // Without it only what tasks write themselves is known.
-    host.write(&writes_back, "1")?;
+    let enable = |group: &str, event: &str| {
+        let file = format!("{INSTANCE}/events/{group}/{event}/enable");
+        let is_there = host.write(&file, "1")?;
+        Ok(if is_there { None } else { Some(host.path(&file)) })
+    };
+    if let Some(path) = enable("block", QUEUED)? {
+        let source = ErrorKind::NotFound.into();
+        return Err(HostError::Write { path, value: "1".to_owned(), source });
+    }
+    // Without these only what tasks write themselves is known.
+    enable("writeback", WRITES_BACK)?;
+    enable("writeback", WROTE_BACK)?;
     let path = host.path(&format!("{INSTANCE}/trace_pipe"));
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&path);
     opened.map_err(|source| HostError::Read { path, source })
 }
 
 impl Seen {
-    /// Takes in what has happened since.
     fn read(&mut self) {
         self.reading += 1;
-        let text = self.lines();
-        let mut fresh = BTreeMap::new();
-        for event in text.lines().filter_map(parse) {
-            self.take(event, &mut fresh);
-        }
-        self.forget();
-    }
-
-    /// Whole lines, as many as there are.
-    fn lines(&mut self) -> String {
-        let mut bytes = std::mem::take(&mut self.rest);
-        let mut part = vec![0; 1 << 16];
-        while let Some(pipe) = &mut self.pipe
-            && bytes.len() < MOST_BYTES
-        {
+        let (mut part, mut fresh) = (vec![0; PART_BYTES], BTreeMap::new());
+        for _ in 0..MOST_BYTES / PART_BYTES {
+            let Some(pipe) = &mut self.pipe else { break };
             match pipe.read(&mut part) {
-                Ok(n) if n > 0 => bytes.extend(part.iter().take(n)),
+                Ok(n) if n > 0 => self.rest.extend(part.iter().take(n)),
                 // Nothing more for now, or for ever: what was not seen says nothing.
                 _ => break,
             }
+            let whole = self.rest.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+            let after = self.rest.split_off(whole);
+            let lines = std::mem::replace(&mut self.rest, after);
+            for event in String::from_utf8_lossy(&lines).lines().filter_map(parse) {
+                self.take(event, &mut fresh);
+            }
         }
-        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
-        self.rest = bytes.split_off(whole);
-        String::from_utf8_lossy(&bytes).into_owned()
+        self.forget();
     }
 
     fn take(&mut self, event: Event, fresh: &mut BTreeMap<u32, Option<CgroupId>>) {
@@ -184,24 +193,28 @@ impl Seen {
             Event::WritesBack { task, cgroup } => {
                 self.writing.insert(task, cgroup);
             }
-            Event::Queued { task, disk, is_write, from, sectors } => {
-                let Some(owner) = self.owner(task, fresh) else { return };
-                let disk = self.whole(disk);
+            Event::WroteBack { task } => {
+                self.writing.remove(&task);
+            }
+            Event::Queued(queued) => {
+                let Some(owner) = self.owner(&queued, fresh) else { return };
+                let disk = self.whole(queued.disk);
                 let sides = self.sides.entry((owner, disk)).or_default();
                 sides.used = self.reading;
-                let side = if is_write { &mut sides.write } else { &mut sides.read };
-                side.count(from, sectors);
+                let side = if queued.is_write { &mut sides.write } else { &mut sides.read };
+                side.count(queued.from, queued.sectors);
             }
         }
     }
 
     fn owner(
         &mut self,
-        task: u32,
+        queued: &Queued,
         fresh: &mut BTreeMap<u32, Option<CgroupId>>,
     ) -> Option<CgroupId> {
-        if let Some(owner) = self.writing.get(&task) {
-            return Some(*owner);
+        let task = queued.task;
+        if queued.is_kernels {
+            return self.writing.get(&task).copied();
         }
         let found = *fresh.entry(task).or_insert_with(|| look_up(&self.host, &self.cgroups, task));
         match found {
@@ -236,11 +249,13 @@ impl Seen {
     }
 }
 
-/// The cgroup of a task that is there.
+/// The cgroup that a task's requests are counted for, while the task is there: the nearest one with an io.stat.
 fn look_up(host: &Host, cgroups: &Hierarchy, task: u32) -> Option<CgroupId> {
     let text = host.read(&format!("proc/{task}/cgroup")).ok()??;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    Some(cgroups.open(&CgroupPath::new(path)).ok()??.id())
+    let own = CgroupPath::new(text.lines().find_map(|line| line.strip_prefix("0::/"))?);
+    let counts = |path: &CgroupPath| cgroups.file(path, "io.stat").exists();
+    let path = std::iter::once(own.clone()).chain(own.ancestors()).find(counts)?;
+    Some(cgroups.open(&path).ok()??.id())
 }
 
 /// Partitions are directories within their disk's.

@@ -27,7 +27,7 @@ pub struct Starts {
     /// A disk on which mixing sequential and random costs, or one with limits only.
     #[arg(long, default_value = "mixing", value_parser = ["mixing", "flat"])]
     disk: String,
-    /// The gate is told no characters: one start of each class teaches it before.
+    /// ctlmgr is told no characters: one start of each class teaches it before.
     #[arg(long)]
     learned: bool,
     /// Only policies whose name contains this, or one of these with | between them; solo runs in any case.

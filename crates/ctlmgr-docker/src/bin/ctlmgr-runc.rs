@@ -43,7 +43,7 @@ fn hold(container: &str) {
         // Refused or not: dockerd has decided, and an error here would look like one of runc's.
         let start = Start {
             container,
-            source: "runc",
+            source: ask::SOURCES[1],
             is_mere_start: false,
             longest: ask::LONGEST,
             waited: Duration::ZERO,

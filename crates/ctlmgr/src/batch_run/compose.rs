@@ -187,15 +187,15 @@ fn input(
 }
 
 /// What is known of the image of a service that was never seen itself (`ctlmgr batch sample`), if it runs the
-/// image's own command.
+/// image's own command. Which of several that were seen that was cannot be told here: they have to agree.
 fn sampled<'a>(profiles: &'a BTreeMap<String, Profile>, service: &Service) -> Option<&'a Profile> {
     let image = service.image.as_deref()?;
     let is_its =
         |key: &str| key.strip_prefix(image).is_some_and(|r| r.is_empty() || r.starts_with('#'));
-    let known = profiles.iter().filter(|(key, _)| is_its(key)).map(|(_, profile)| profile);
-    known
-        .max_by_key(|p| p.learned_unix)
-        .filter(|_| service.command.is_null() && service.entrypoint.is_null())
+    let known = || profiles.iter().filter(|(key, _)| is_its(key)).map(|(_, profile)| profile);
+    let latest = known().max_by_key(|p| p.learned_unix)?;
+    let is_plain = service.command.is_null() && service.entrypoint.is_null();
+    (is_plain && known().all(|p| p.character == latest.character)).then_some(latest)
 }
 
 /// Names of the containers of a service, as compose gives them.
@@ -268,17 +268,19 @@ mod tests {
     #[test]
     fn a_service_that_was_never_seen_is_like_its_image_unless_it_runs_something_else() {
         let cache = profile(Character::SequentialRead, 100, 0);
-        let profiles = BTreeMap::from([
+        let mut profiles = BTreeMap::from([
             ("cache#0badcafe".to_owned(), cache.clone()),
             ("cache2#1".to_owned(), cache),
         ]);
-        let bin = |config: &str| {
-            let input = input(config, &profiles, &Penalties::default()).unwrap();
+        let bin = |config: &str, profiles: &BTreeMap<String, Profile>| {
+            let input = input(config, profiles, &Penalties::default()).unwrap();
             input["containers"][0]["bin"].as_str().unwrap().to_owned()
         };
-        assert_eq!(bin(CONFIG), "sequential-read-1");
+        assert_eq!(bin(CONFIG, &profiles), "sequential-read-1");
         let other = CONFIG.replace(r#""image": "cache""#, r#""image": "cache", "command": ["x"]"#);
-        assert_eq!(bin(&other), "unknown-1");
+        assert_eq!(bin(&other, &profiles), "unknown-1");
+        profiles.insert("cache#1".to_owned(), profile(Character::RandomWrite, 0, 100));
+        assert_eq!(bin(CONFIG, &profiles), "unknown-1", "one of the two is what it runs");
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Sight {
         self.looked_at = now;
         let (ids, sensor, trace) = (ids(), self.sensor.clone(), self.tracing.get());
         self.looking = Some(tokio::task::spawn_blocking(move || {
+            trace.iter().for_each(|trace| trace.read());
             let shape = |cgroup: CgroupId, disk: Disk| trace.as_ref()?.shape(cgroup, disk);
             sensor.look_at(&ids, Some(&shape)).ok()
         }));

@@ -1,6 +1,7 @@
 //! Tracing of requests, where it is wanted and the kernel can; without it the gate goes by `io.stat`.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ctlmgr_host::{Host, chain};
 use ctlmgr_model::{CgroupId, Disk, DiskTracing, Shape};
@@ -17,7 +18,14 @@ pub(super) enum Trace {
 }
 
 impl Trace {
-    /// What a cgroup asked of a disk since tracing began.
+    /// Takes in what has happened since the last time, where that has to be asked for.
+    pub fn read(&self) {
+        if let Trace::Events(trace) = self {
+            trace.read();
+        }
+    }
+
+    /// What a cgroup asked of a disk since tracing began, as far as it was read.
     pub fn shape(&self, cgroup: CgroupId, disk: Disk) -> Option<Shape> {
         match self {
             #[cfg(feature = "ebpf")]
@@ -53,11 +61,14 @@ impl Tracing {
             return;
         }
         self.way = way;
-        let host = host.clone();
-        self.state = match way {
-            DiskTracing::Off => State::Off,
-            _ => State::Attaching(tokio::task::spawn_blocking(move || attach(way, &host))),
-        };
+        let (host, former) = (host.clone(), std::mem::take(&mut self.state));
+        let attaching = tokio::task::spawn_blocking(move || {
+            end(former);
+            attach(way, &host)
+        });
+        if way != DiskTracing::Off {
+            self.state = State::Attaching(attaching);
+        }
     }
 
     /// Takes what the kernel has answered.
@@ -101,6 +112,25 @@ impl Tracing {
         }
     }
 }
+
+/// A look may still use it; two that read one instance would be in each other's way.
+fn end(former: State) {
+    let (trace, began) = match former {
+        State::On(trace) => (Arc::downgrade(&trace), Instant::now()),
+        State::Attaching(attaching) => {
+            let _ = tokio::runtime::Handle::current().block_on(attaching);
+            return;
+        }
+        State::Off | State::Refused(_) => return,
+    };
+    while trace.strong_count() > 0 && began.elapsed() < PATIENCE {
+        std::thread::park_timeout(EVERY);
+    }
+}
+
+/// Nobody looks for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+const EVERY: Duration = Duration::from_millis(20);
 
 fn attach(way: DiskTracing, host: &Host) -> Result<Trace, String> {
     // A crash may have left some.
