@@ -15,7 +15,8 @@
 //! *Dire*, *suffering*: [`crate::scene`].
 //!
 //! # Algorithm
-//! Dire for [`PATIENCE`] without a break, a heavier workload suffers, nobody was stopped within
+//! Dire for [`PATIENCE`] without a break, a heavier workload suffers (or, once somebody was asked, is short
+//! still), nobody was stopped within
 //! [`APART`]: of the named classes' members that hold at least [`LEAST`] the lightest, then the one
 //! furthest above its share, then by name. The reason names the victim and whom else it could
 //! have been.
@@ -52,7 +53,9 @@ pub(crate) fn last_resort(scene: &Scene<'_, '_>) -> Option<Step> {
     if was_just_used || scene.dire_for().is_none_or(|t| t < PATIENCE) {
         return None;
     }
-    let victim = scene.victim()?;
+    // Once somebody was asked for its sake, it is enough that it has got nothing back.
+    let still = || scene.state.asked.and_then(|_| scene.bereft());
+    let victim = scene.victim().or_else(still)?;
     let mut candidates: Vec<_> =
         scene.all.iter().filter_map(|k| Some((k, target(scene, victim, k)?))).collect();
     // Whoever was asked stays the one: an order that changes meanwhile must not ask round and round.

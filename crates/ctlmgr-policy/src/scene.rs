@@ -5,7 +5,8 @@
 //! *Short*: free memory is hardly above headroom. *Uneasy*: contended, short, and stalled for at
 //! least [`EXIT`] or by an unknown part. *Dire*: contended,
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
-//! memory is left ([`EASED`] times as much ends it). *Suffering*: managed, below its share, and refaulting or stalling noticeably.
+//! memory is left, until as much is as should be free (headroom). *Suffering*: managed, below its share, and
+//! refaulting or stalling noticeably.
 //!
 //! # Properties
 //! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
@@ -24,9 +25,6 @@ const ENTRY: f32 = 10.0;
 const EXIT: f32 = 2.0;
 /// Host-wide standstill (`full`, 10 s) at which a stop is considered, in per cent.
 const DIRE: f32 = 20.0;
-/// Available memory hovers about the watermark while page cache is dropped and read again: it is used up until
-/// there is so many times as much.
-const EASED: u64 = 2;
 /// Swap counts as used up below this part of it.
 const LAST_SWAP: Percent = Percent(2);
 /// Calm must last this long.
@@ -101,9 +99,11 @@ fn standstill(host: &HostSample) -> Option<f32> {
 }
 
 fn is_used_up(account: &CapacityAccount, host: &HostSample, since: Option<Millis>) -> bool {
-    let enough = host.watermark.0 * if since.is_some() { EASED } else { 1 };
+    // It hovers about the watermark while page cache is dropped and read again.
+    let enough =
+        if since.is_some() { host.watermark.max(account.headroom) } else { host.watermark };
     // Page cache that can be dropped is no distress.
-    account.is_contended() && !has_swap(host) && host.mem_available < Bytes(enough)
+    account.is_contended() && !has_swap(host) && host.mem_available < enough
 }
 
 /// Whether anonymous memory has anywhere to go.
@@ -120,11 +120,15 @@ pub(crate) struct Keeping<'a, 'b> {
 impl Keeping<'_, '_> {
     /// Below its share, and missing what it lacks.
     fn is_suffering(&self) -> bool {
-        let (group, estimate) = (self.party.group, &self.party.estimate);
-        let is_short = group.memory.current < self.share.scaled(MISSING);
+        let estimate = &self.party.estimate;
         let feels_it = estimate.refaults_per_sec >= THRASHING
             || estimate.stall.ppm.is_some_and(|s| s > STALLING);
-        self.party.kind == VerdictKind::Workload && is_short && feels_it
+        self.is_missing_some() && feels_it
+    }
+
+    fn is_missing_some(&self) -> bool {
+        let is_short = self.party.group.memory.current < self.share.scaled(MISSING);
+        self.party.kind == VerdictKind::Workload && is_short
     }
 
     /// Which cgroup it is about.
@@ -211,8 +215,18 @@ impl<'a, 's> Scene<'a, 's> {
 
     /// The heaviest one that suffers.
     pub(crate) fn victim(&self) -> Option<&'s Keeping<'a, 's>> {
-        let suffering = self.all.iter().filter(|k| k.is_suffering());
-        suffering.max_by_key(|k| (k.party.entitlement.weight, std::cmp::Reverse(&k.party.name)))
+        self.heaviest(Keeping::is_suffering)
+    }
+
+    /// The heaviest one that misses something, whether it shows or not: who has lost nearly everything does
+    /// little and refaults little.
+    pub(crate) fn bereft(&self) -> Option<&'s Keeping<'a, 's>> {
+        self.heaviest(Keeping::is_missing_some)
+    }
+
+    fn heaviest(&self, is_it: impl Fn(&Keeping<'a, 's>) -> bool) -> Option<&'s Keeping<'a, 's>> {
+        let all = self.all.iter().filter(|k| is_it(k));
+        all.max_by_key(|k| (k.party.entitlement.weight, std::cmp::Reverse(&k.party.name)))
     }
 }
 
@@ -234,7 +248,7 @@ mod tests {
         };
         let since = Some(Millis(0));
         assert!(is_used_up(9, None) && !is_used_up(10, None));
-        assert!(is_used_up(19, since) && !is_used_up(20, since));
+        assert!(is_used_up(99, since) && !is_used_up(100, since));
         host.swap_free = total;
         host.mem_available = Bytes::mib(1);
         assert!(!super::is_used_up(&account, &host, since));

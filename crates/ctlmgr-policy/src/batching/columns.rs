@@ -266,3 +266,6 @@ impl<'a> Generation<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@
 //!
 //! # Algorithm
 //! Few kinds that repeat: dynamic programming over count vectors ([`dp`]), exact. Otherwise local
-//! search ([`search`]) for a plan, bounds ([`bound`], [`columns`]) for how good it is, and more search
+//! search ([`search`]) for a plan, bounds ([`bound`], [`columns`], [`envelope`]) for how good it is, and more search
 //! with the time that is left.
 //!
 //! # Properties
@@ -31,6 +31,7 @@ mod anneal;
 mod bound;
 mod columns;
 mod dp;
+mod envelope;
 mod greedy;
 mod master;
 mod order;
@@ -132,7 +133,10 @@ fn improve_and_bound(problem: &Problem, work: &mut Work<'_>) -> Batches {
             search.offer(&bounded.plan);
             (bounded.bound, Solver::Colgen)
         }
-        None => (bound, Solver::Local),
+        None => {
+            let merged = envelope::least(problem, &search.best(), envelope::CLASSES, work);
+            (bound.max(merged), Solver::Local)
+        }
     };
     search.run(bound, &mut Work::new(work.rounds - first, work.left));
     Batches::new(problem, search.best(), bound, solver)

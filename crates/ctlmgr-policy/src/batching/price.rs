@@ -63,7 +63,17 @@ const LOOK: u64 = 1024;
 
 /// The cheapest pattern, last, and what was cheapest on the way there; not empty.
 pub(crate) fn cheapest(problem: &Problem, prices: &Prices, effort: Effort<'_>) -> Found {
-    walk(problem, prices, (Want::Cheapest, i64::MAX), effort)
+    let mut found = walk(problem, prices, (Want::Cheapest, i64::MAX), effort);
+    // The walk takes nobody who does not pay for itself, so it may have found only the empty batch cheap. Of more
+    // than one there is always one that can go without making it dearer.
+    let alone = |a: usize| {
+        let pattern = (0..prices.kinds.len()).map(|b| u32::from(a == b)).collect();
+        (problem.prices().1 - prices.batch - prices.kinds[a], pattern)
+    };
+    let single = (0..prices.kinds.len()).filter(|a| problem.kinds()[*a].count > 0).map(alone).min();
+    let best = found.patterns.last().map(|(r, _)| *r);
+    found.patterns.extend(single.filter(|(r, _)| best.is_none_or(|best| *r < best)));
+    found
 }
 
 /// Every pattern cheaper than `limit`.

@@ -193,6 +193,38 @@ impl Problem {
         late.map_or(Ok(()), |kind| Err(Infeasible::TooLate { kind }))
     }
 
+    /// The same with each kind in one of some classes, whose members are as mild as any two of them and use as
+    /// little as any; priced as here, and in no order. `class` names no number without those below it.
+    pub(crate) fn merged(&self, class: &[usize]) -> Problem {
+        let classes = class.iter().max().map_or(0, |last| last + 1);
+        let mut penalty = vec![vec![i64::MAX; classes]; classes];
+        for (a, x) in class.iter().enumerate() {
+            for (b, y) in class.iter().enumerate() {
+                if a != b || self.kinds[a].count > 1 {
+                    penalty[*x][*y] = penalty[*x][*y].min(self.penalty[a][b]);
+                }
+            }
+        }
+        // Of one alone there is no second.
+        penalty.iter_mut().flatten().filter(|s| **s == i64::MAX).for_each(|s| *s = 0);
+        let members =
+            |x: usize| (0..class.len()).filter(move |a| class[*a] == x).map(|a| &self.kinds[a]);
+        let least = |x: usize, r: usize| members(x).map(|k| k.uses[r]).min().unwrap_or(0);
+        let kind = |x: usize| Kind {
+            count: members(x).map(|k| k.count).sum(),
+            uses: (0..self.capacities.len()).map(|r| least(x, r)).collect(),
+            ..Kind::default()
+        };
+        Problem {
+            kinds: (0..classes).map(kind).collect(),
+            penalty,
+            latest: vec![u32::MAX; classes],
+            is_ordered: false,
+            capacities: self.capacities.clone(),
+            ..*self
+        }
+    }
+
     /// In which batch a kind starts at the latest, counted from 1; `u32::MAX` if it may be any.
     pub fn latest(&self, kind: usize) -> u32 {
         self.latest[kind]

@@ -60,7 +60,7 @@ fn has_order_from(problem: &Problem, left: &mut Vec<Pattern>, number: u32) -> bo
 }
 
 /// Small problems: up to seven containers of up to four kinds, with capacities, an order and deadlines.
-fn problems() -> impl Strategy<Value = Problem> {
+pub(crate) fn problems() -> impl Strategy<Value = Problem> {
     let kinds = proptest::collection::vec(
         (1u32..4, 0u64..5, any::<u8>(), proptest::option::weighted(0.2, 1u32..4)),
         1..5,
@@ -125,6 +125,18 @@ proptest! {
         prop_assert!(problem.is_plan(&found.plan));
         prop_assert!(found.bound <= best, "bound {} of {best}", found.bound);
         prop_assert!(best <= cost && cost <= start.cost);
+    }
+
+    #[test]
+    fn kinds_taken_for_one_bound_every_plan(problem in problems()) {
+        prop_assume!(problem.is_plan(&order::earliest(&problem)));
+        let work = Work::new(0, &|| None);
+        let best = plan(&problem, &mut Work::new(0, &|| None)).unwrap().cost;
+        let start = searched(&problem, 0).batches;
+        for classes in 1..=3 {
+            let bound = envelope::least(&problem, &start, classes, &work);
+            prop_assert!(bound <= best, "{bound} of {best} with {classes}");
+        }
     }
 
     #[test]
