@@ -20,8 +20,10 @@ pub(super) enum Trace {
 impl Trace {
     /// Takes in what has happened since the last time, where that has to be asked for.
     pub fn read(&self) {
-        if let Trace::Events(trace) = self {
-            trace.read();
+        match self {
+            #[cfg(feature = "ebpf")]
+            Trace::Ebpf(_) => {}
+            Trace::Events(trace) => trace.read(),
         }
     }
 
