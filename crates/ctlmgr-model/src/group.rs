@@ -177,6 +177,18 @@ pub struct MemorySample {
     pub pressure: Option<Pressure>,
 }
 
+impl MemorySample {
+    /// What is in memory and counts as in use: page cache only as far as the kernel holds it for active.
+    pub fn working_set(&self) -> Bytes {
+        self.anon + self.shmem + self.active_file + self.kernel
+    }
+
+    /// Page cache, shared memory without.
+    pub fn page_cache(&self) -> Bytes {
+        self.active_file + self.inactive_file
+    }
+}
+
 /// What a cgroup did since it was made, and how it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activity {
@@ -187,6 +199,9 @@ pub struct Activity {
     /// PSI is off.
     #[serde(default)]
     pub disk_wait_usec: Option<u64>,
+    /// The same in which all tasks that were not idle waited (`full`).
+    #[serde(default)]
+    pub disk_wait_full_usec: Option<u64>,
     /// Whether a process lives here or below (`populated` of `cgroup.events`).
     pub is_populated: bool,
     /// Whether its processes are stopped by the freezer, as `docker pause` does (`frozen`).

@@ -4,7 +4,7 @@
 //! ends. *Host* is what the kernel and units too small to count hold and reclaim cannot give back:
 //! used memory that no listed group holds, less the page cache outside of them.
 
-use ctlmgr_model::{Bytes, CapacityAccount, Group, MemorySettings, Snapshot};
+use ctlmgr_model::{Bytes, CapacityAccount, MemorySettings, Snapshot};
 
 /// The account of a snapshot, for `demand` asked in all.
 pub(crate) fn account(
@@ -15,7 +15,7 @@ pub(crate) fn account(
     let host = &snapshot.host;
     let groups = || snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
     let held: Bytes = groups().map(|g| g.memory.current).sum();
-    let cache_inside: Bytes = groups().map(file_cache).sum();
+    let cache_inside: Bytes = groups().map(|g| g.memory.page_cache()).sum();
     let cache_outside = host.reclaimable_cache - cache_inside;
     let unlisted = host.mem_total - host.mem_free - held - cache_outside;
     // The kernel's own reclaim must stay asleep, so what it keeps free comes on top. More than half
@@ -29,10 +29,6 @@ pub(crate) fn account(
         capacity: host.mem_total - unlisted - headroom,
         demand,
     }
-}
-
-fn file_cache(group: &Group) -> Bytes {
-    group.memory.active_file + group.memory.inactive_file
 }
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::heat::Heat;
 use crate::probe::Probe;
+use crate::waiting;
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
@@ -70,6 +71,9 @@ pub(crate) struct Estimate {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stall {
     total_usec: Option<u64>,
+    /// The same of `full`.
+    #[serde(default)]
+    full_usec: Option<u64>,
     /// Smoothed, in millionths of the time; `None` until two readings are in.
     pub ppm: Option<u32>,
 }
@@ -80,6 +84,7 @@ const STALL_HALF_LIFE: Millis = Millis(5_000);
 impl Stall {
     fn next(self, pressure: Option<Pressure>, passed: Millis) -> Stall {
         let total_usec = pressure.map(|p| p.some.total_usec);
+        let full_usec = pressure.map(|p| p.full.total_usec);
         let ppm = match self.since(pressure, passed) {
             _ if passed.0 == 0 => self.ppm,
             Some(own) => {
@@ -88,7 +93,7 @@ impl Stall {
             }
             None => None,
         };
-        Stall { total_usec, ppm }
+        Stall { total_usec, full_usec, ppm }
     }
 
     /// Since the last reading, in millionths of the time.
@@ -98,11 +103,18 @@ impl Stall {
         Some(Bytes(per_sec(self.total_usec?, now, passed)).min(Bytes(1_000_000)))
     }
 
-    /// Since the last reading, 0–1.
-    fn part(self, pressure: Option<Pressure>, passed: Millis) -> Option<f64> {
-        let ppm = self.since(pressure, passed)?;
-        u32::try_from(ppm.0).ok().map(|p| f64::from(p) / 1e6)
+    /// What each task waited since the last reading, 0–1.
+    fn of_each(self, pressure: Option<Pressure>, passed: Millis) -> Option<f64> {
+        let now = pressure?;
+        let some = part_of_time(self.total_usec?, now.some.total_usec, passed);
+        let full = self.full_usec.map(|before| part_of_time(before, now.full.total_usec, passed));
+        Some(waiting::of_each(some, full.unwrap_or(some)))
     }
+}
+
+/// Part of the time that passed, 0–1, between two totals in microseconds.
+fn part_of_time(before: u64, now: u64, passed: Millis) -> f64 {
+    part_of(per_sec(before, now, passed), 1_000_000)
 }
 
 /// `now − before` per second.
@@ -132,7 +144,7 @@ pub(crate) fn estimate(
     let refaults = memory.refault_anon + memory.refault_file;
     let Some(last) = last else {
         // No rate is known yet, and unknown must not tighten: all of its swap may be wanted.
-        let demand = capped(working_set(memory) + (memory.swap - memory.swapcached), memory.max);
+        let demand = capped(memory.working_set() + (memory.swap - memory.swapcached), memory.max);
         let doing = Doing { is_frozen: seen.is_frozen, ..Doing::default() };
         let stall = Stall::default().next(memory.pressure, Millis(0));
         let (basis, refaults_per_sec) = (demand, 0);
@@ -159,7 +171,7 @@ pub(crate) fn estimate(
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
     let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
     let cache = needed_cache(memory, cache_rate);
-    let now = capped(working_set(memory) + returning(memory, anon_rate) + cache, memory.max);
+    let now = capped(memory.working_set() + returning(memory, anon_rate) + cache, memory.max);
     let faded = toward(last.demand, now, passed, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
     Estimate {
@@ -176,7 +188,7 @@ pub(crate) fn estimate(
         heat: last.heat.next(
             passed,
             missing(memory, last.demand, cache),
-            waiting(&last, memory, &seen, passed),
+            time_waited(&last, memory, &seen, passed),
         ),
         probe: last.probe,
     }
@@ -201,7 +213,7 @@ pub(crate) fn lifted(basis: Bytes, lift: f64) -> Bytes {
 /// The part of `demand` that was taken and is not in memory. What a workload gave up by itself is in demand
 /// for a while, but nowhere else.
 fn missing(memory: &MemorySample, demand: Bytes, cache: Bytes) -> f64 {
-    let held = working_set(memory) + cache.min(memory.inactive_file);
+    let held = memory.working_set() + cache.min(memory.inactive_file);
     let taken = (memory.swap - memory.swapcached) + (cache - memory.inactive_file);
     part_of((demand - held).min(taken).0, demand.0)
 }
@@ -218,29 +230,34 @@ pub(crate) fn estimate_all<'a>(
         .collect()
 }
 
-fn working_set(memory: &MemorySample) -> Bytes {
-    memory.anon + memory.shmem + memory.active_file + memory.kernel
-}
-
 fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
     let away = memory.swap - memory.swapcached;
     let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
     away.min(Bytes(wanted))
 }
 
-/// Part of the time in which tasks waited for what had been in memory. The kernel's memory pressure
+/// Part of its time that each task waited for what had been in memory ([`crate::waiting`]). The kernel's memory pressure
 /// counts waiting for pages of the working set only, and under MGLRU what comes back late is none of
 /// it; so waiting for disks counts too, as far as what was read had been in memory.
-fn waiting(last: &Estimate, memory: &MemorySample, seen: &Activity, passed: Millis) -> Option<f64> {
+fn time_waited(
+    last: &Estimate,
+    memory: &MemorySample,
+    seen: &Activity,
+    passed: Millis,
+) -> Option<f64> {
     if last.seen.is_frozen || seen.is_frozen {
         return None;
     }
-    let own = last.stall.part(memory.pressure, passed)?;
-    let disk = last.seen.disk_wait_usec.zip(seen.disk_wait_usec).map_or(0.0, |(before, now)| {
+    let own = last.stall.of_each(memory.pressure, passed)?;
+    let since = |of: fn(&Activity) -> Option<u64>| {
+        of(&last.seen).zip(of(seen)).map(|(before, now)| part_of_time(before, now, passed))
+    };
+    let disk = since(|a| a.disk_wait_usec).map_or(0.0, |some| {
         let refaults = memory.refault_anon + memory.refault_file;
         let came_back = refaults.saturating_sub(last.refaults).saturating_mul(Bytes::PAGE.0);
         let read = seen.io.read - last.seen.io.read;
-        part_of(per_sec(before, now, passed), 1_000_000) * part_of(came_back, read.0)
+        let full = since(|a| a.disk_wait_full_usec).unwrap_or(some);
+        waiting::of_each(some, full) * part_of(came_back, read.0)
     });
     Some(own.max(disk))
 }
@@ -408,14 +425,15 @@ mod tests {
             ..sample(Bytes::mib(100))
         };
         let first = estimate(&settings(), None, Millis(0), &memory(0), at(0, 0));
-        let waits = |refaults, read| waiting(&first, &memory(refaults), &at(1, read), Millis(1000));
+        let waits =
+            |refaults, read| time_waited(&first, &memory(refaults), &at(1, read), Millis(1000));
         assert_eq!(waits(512, 2), Some(0.5), "all of it came back");
         assert_eq!(waits(512, 4), Some(0.25), "half of what was read");
         assert_eq!(waits(0, 4), Some(0.0), "its own reading is no lack of memory");
         assert_eq!(waits(0, 0), Some(0.0));
         let mut blind = memory(512);
         blind.pressure = None;
-        assert_eq!(waiting(&first, &blind, &at(1, 2), Millis(1000)), None);
+        assert_eq!(time_waited(&first, &blind, &at(1, 2), Millis(1000)), None);
     }
 
     #[test]

@@ -11,8 +11,9 @@
 //! not change when its share does, and so is learned once and good for every share.
 //!
 //! # Terms
-//! *Missing*: the part of demand that is not in memory. *Stalled*: the part of time in which tasks
-//! waited for what had been in memory ([`crate::demand`]). *Exposure*: time that was not stalled,
+//! *Missing*: the part of demand that is not in memory. *Stalled*: the part of its time that each task
+//! waited for what had been in memory ([`crate::waiting`]): not that in which some one did, which would make
+//! a workload of many threads look hot. *Exposure*: time that was not stalled,
 //! times the part missing.
 //!
 //! # Algorithm

@@ -34,6 +34,7 @@ mod state;
 mod testing;
 mod throttle;
 mod verdict;
+mod waiting;
 mod work;
 
 pub use check::{Violation, check};

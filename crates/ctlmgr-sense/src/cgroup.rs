@@ -179,9 +179,16 @@ pub fn parse_stat(text: &str) -> Option<MemoryStat> {
 /// # Errors
 /// A file that is there but cannot be read or understood.
 pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
+    let Some(memory) = read_memory(dir)? else { return Ok(None) };
+    let activity = read_activity(dir);
+    Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory, activity }))
+}
+
+/// Its memory alone.
+pub(crate) fn read_memory(dir: &CgroupDir) -> Result<Option<MemorySample>> {
     let Some(current) = read(dir, "memory.current", parse_bytes)? else { return Ok(None) };
     let Some(stat) = read(dir, "memory.stat", parse_stat)? else { return Ok(None) };
-    let memory = MemorySample {
+    Ok(Some(MemorySample {
         current,
         swap: read(dir, "memory.swap.current", parse_bytes)?.unwrap_or_default(),
         min: read(dir, "memory.min", parse_protection)?.unwrap_or_default(),
@@ -200,9 +207,7 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
         events: read(dir, "memory.events", parse_events)?.unwrap_or_default(),
         // Reading fails with EOPNOTSUPP where PSI is off; that is an absence, not a fault.
         pressure: read(dir, "memory.pressure", parse_pressure).ok().flatten(),
-    };
-    let activity = read_activity(dir);
-    Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory, activity }))
+    }))
 }
 
 /// What a cgroup does. A controller that is not enabled here counts nothing; and what is only
@@ -216,6 +221,7 @@ pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
     let waited_usec = disk_wait_usec.unwrap_or_default();
     Activity {
         disk_wait_usec,
+        disk_wait_full_usec: pressure.map(|p| p.full.total_usec),
         io: Io { cpu_usec, waited_usec, ..io.unwrap_or_default() },
         is_populated: state.unwrap_or_default().0,
         is_frozen: state.unwrap_or_default().1,

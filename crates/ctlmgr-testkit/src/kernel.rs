@@ -6,13 +6,14 @@
 //! free memory falls below the low watermark, global reclaim takes the oldest pages of all: under
 //! [`Lru::Classic`] only above effective memory.low, under [`Lru::Mglru`] (as measured on 6.12)
 //! almost regardless of it. memory.reclaim on a slice takes from its children above their
-//! memory.low; memory.high slows growth down; memory.min always holds; who is frozen touches nothing.
+//! memory.low; memory.high slows growth down; memory.min always holds; who is frozen touches nothing. The disk
+//! serves so many faults a second; beyond that all wait longer.
 //!
 //! # What it does not
-//! I/O limits shared by all, slab, page cache, nested slices, and MGLRU's habit of taking from one
+//! Slab, page cache, nested slices, and MGLRU's habit of taking from one
 //! cgroup after the other. It shows whether a controller settles, not how fast a disk is.
 
-use crate::set::{Set, take};
+use crate::set::{FAULT_SECS, Set, take};
 use ctlmgr_model::{
     Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
     LruFlavour, MemorySample, Millis, Outcome, Plan, Pressure, PressureLine, Snapshot, Source,
@@ -47,6 +48,8 @@ pub struct Kernel {
     pub sets: Vec<Set>,
     /// Page aging.
     pub lru: Lru,
+    /// Faults that the disk serves in a second.
+    pub faults_per_sec: f64,
     /// Whether the kernel counts PSI.
     pub has_psi: bool,
     /// memory.low of the slice that holds the managed sets.
@@ -69,6 +72,7 @@ impl Kernel {
             own: Bytes::mib(150),
             sets,
             lru,
+            faults_per_sec: f64::INFINITY,
             has_psi: true,
             slice_low: Bytes::ZERO,
             now: Millis(1000),
@@ -85,13 +89,14 @@ impl Kernel {
     pub fn tick(&mut self) {
         self.now = Millis(self.now.0 + 1000);
         let low_watermark = self.watermark();
+        let fault_secs = self.fault_secs();
         // Sets take turns, thousands of them in groups.
         let group = (self.sets.len() / TURNS).max(1);
         for first in (0..self.sets.len()).step_by(group) {
             let last = (first + group).min(self.sets.len());
             let wanted: Vec<Bytes> = self.sets[first..last]
                 .iter_mut()
-                .map(|set| set.touch().min((set.high - set.resident).max(Bytes::mib(1))))
+                .map(|set| set.touch(fault_secs).min((set.high - set.resident).max(Bytes::mib(1))))
                 .collect();
             self.make_room(wanted.iter().copied().sum::<Bytes>() + low_watermark);
             for (i, amount) in (first..last).zip(wanted) {
@@ -100,6 +105,20 @@ impl Kernel {
             }
         }
         self.sets.iter_mut().for_each(Set::feel);
+    }
+
+    /// What a fault costs its thread while the disk serves as many as are asked of it.
+    fn fault_secs(&self) -> f64 {
+        let served = |secs: f64| self.sets.iter().map(|s| s.faults_per_sec(secs)).sum::<f64>();
+        let (mut short, mut long) = (FAULT_SECS, 10.0);
+        if served(short) <= self.faults_per_sec {
+            return short;
+        }
+        for _ in 0..40 {
+            let middle = f64::midpoint(short, long);
+            if served(middle) > self.faults_per_sec { short = middle } else { long = middle }
+        }
+        long
     }
 
     /// Global reclaim until this much is free.

@@ -6,9 +6,8 @@ use ctlmgr_model::{Bytes, Knob, Pressure, PressureLine};
 const FAULT_IN_PER_SEC: Bytes = Bytes::mib(40);
 /// Fastest first allocation, per set and second.
 const GROW_PER_SEC: Bytes = Bytes::mib(200);
-/// What one fault from swap costs its thread, and how many threads share the waiting.
-const FAULT_SECS: f64 = 0.001;
-const THREADS: f64 = 4.0;
+/// What one fault from swap costs its thread where the disk has nothing else to do.
+pub(crate) const FAULT_SECS: f64 = 0.001;
 
 /// One workload.
 #[derive(Debug, Clone)]
@@ -25,6 +24,8 @@ pub struct Set {
     pub managed: bool,
     /// Touches per page and second, evenly over the set.
     pub heat: f64,
+    /// Threads that share the touching, and wait each for itself.
+    pub threads: u32,
     /// In memory now.
     pub resident: Bytes,
     /// memory.high, or [`u64::MAX`].
@@ -45,8 +46,10 @@ pub struct Set {
     swapped: Bytes,
     swapped_unused: Bytes,
     coming_back: Bytes,
-    pub(crate) stalled_usec: u64,
-    pub(crate) stall_pct: f64,
+    /// Time in which some thread waited, and in which all did, in microseconds; the same, smoothed, in per
+    /// cent.
+    pub(crate) stalled_usec: [u64; 2],
+    pub(crate) stall_pct: [f64; 2],
 }
 
 impl Set {
@@ -59,6 +62,7 @@ impl Set {
             weight,
             managed: true,
             heat: 0.15,
+            threads: 4,
             resident: Bytes::ZERO,
             high: Bytes(u64::MAX),
             pace: 1.0,
@@ -71,8 +75,8 @@ impl Set {
             swapped: Bytes::ZERO,
             swapped_unused: Bytes::ZERO,
             coming_back: Bytes::ZERO,
-            stalled_usec: 0,
-            stall_pct: 0.0,
+            stalled_usec: [0; 2],
+            stall_pct: [0.0; 2],
         }
     }
 
@@ -85,6 +89,12 @@ impl Set {
     #[must_use]
     pub fn hot(self, heat: f64) -> Set {
         Set { heat, ..self }
+    }
+
+    /// The same, touched by this many threads.
+    #[must_use]
+    pub fn by_threads(self, threads: u32) -> Set {
+        Set { threads, ..self }
     }
 
     /// The same, of a class.
@@ -144,8 +154,20 @@ impl Set {
         self.resident.0 as f64 / self.wanted.0.max(1) as f64
     }
 
-    /// One second of touching: what comes back into memory, and how much time it waits for that.
-    pub(crate) fn touch(&mut self) -> Bytes {
+    /// Pages in swap that it asks for in a second.
+    fn asked(&self) -> f64 {
+        self.heat * (self.swapped.0 / Bytes::PAGE.0) as f64
+    }
+
+    /// Faults in a second where each takes so long.
+    pub(crate) fn faults_per_sec(&self, fault_secs: f64) -> f64 {
+        let running = if self.is_frozen { 0.0 } else { 1.0 };
+        running * self.asked() / (1.0 + self.asked() * fault_secs / f64::from(self.threads))
+    }
+
+    /// One second of touching, where a fault takes so long: what comes back into memory, and how much time it
+    /// waits for that.
+    pub(crate) fn touch(&mut self, fault_secs: f64) -> Bytes {
         if self.is_frozen {
             // Who stands still waits for nothing: PSI does not count it.
             self.pace = 1.0;
@@ -155,8 +177,8 @@ impl Set {
         self.swapped = self.swapped.min(self.wanted);
         let new = (self.wanted - warm - self.swapped).min(GROW_PER_SEC);
         // Each page in swap is asked for `heat` times a second, and each time costs a wait.
-        let asked = self.heat * (self.swapped.0 / Bytes::PAGE.0) as f64;
-        let waiting = asked * FAULT_SECS / THREADS;
+        let asked = self.asked();
+        let waiting = asked * fault_secs / f64::from(self.threads);
         let throttled = if self.resident > self.high { 1.0 } else { 0.0 };
         self.pace = 1.0 / (1.0 + waiting + throttled);
         let back = Bytes(whole(asked * self.pace) * Bytes::PAGE.0);
@@ -165,17 +187,21 @@ impl Set {
     }
 
     pub(crate) fn feel(&mut self) {
-        let stall = 1.0 - self.pace;
-        self.stalled_usec += whole(stall * 1e6);
-        self.stall_pct += (stall * 100.0 - self.stall_pct) / 5.0;
+        // Threads wait independently of each other.
+        let threads = f64::from(self.threads);
+        let parts = [1.0 - self.pace.powf(threads), (1.0 - self.pace).powf(threads)];
+        for (i, part) in parts.into_iter().enumerate() {
+            self.stalled_usec[i] += whole(part * 1e6);
+            self.stall_pct[i] += (part * 100.0 - self.stall_pct[i]) / 5.0;
+        }
     }
 
     pub(crate) fn pressure(&self) -> Pressure {
-        let line = |part: f64| PressureLine {
-            avg10_pct: (self.stall_pct * part) as f32,
-            total_usec: whole(self.stalled_usec as f64 * part),
+        let line = |i: usize| PressureLine {
+            avg10_pct: self.stall_pct[i] as f32,
+            total_usec: self.stalled_usec[i],
         };
-        Pressure { some: line(1.0), full: line(0.3) }
+        Pressure { some: line(0), full: line(1) }
     }
 }
 

@@ -82,6 +82,28 @@ fn feedback_brings_equal_slowdown_where_equal_bytes_do_not() {
     assert!((hot - cold).abs() < apart, "{apart:.2} with shares alone");
 }
 
+/// A disk that is at its limit makes all wait, whoever misses little or much; and of many threads some one
+/// waits nearly always.
+#[test]
+fn two_alike_of_different_size_slow_down_alike_where_the_disk_is_at_its_limit() {
+    let disks = [300.0, 1500.0, 3000.0, 6000.0, 20_000.0];
+    for (total, faults_per_sec) in [1200, 1300].into_iter().flat_map(|t| disks.map(|d| (t, d))) {
+        let of = |name, size, threads| {
+            Set::managed(name, mib(size), Some(mib(size)), 100).hot(0.15).by_threads(threads)
+        };
+        let mut kernel =
+            Kernel::new(mib(2000), Lru::Mglru, vec![of("small", 400, 4), of("large", 800, 8)]);
+        kernel.own = mib(150);
+        kernel.faults_per_sec = faults_per_sec;
+        let mut world = World::new(kernel, Controller::Both);
+        world.run(30);
+        world.kernel.total = mib(total);
+        world.run(60);
+        let paces = world.pace(20);
+        assert!((paces[0] - paces[1]).abs() < 0.06, "{total} {faults_per_sec}: {paces:?}");
+    }
+}
+
 #[test]
 fn a_heavier_one_slows_down_less_than_half_as_much() {
     let (hot, cold) = slowdowns(hot_and_cold(400), Controller::Both);
