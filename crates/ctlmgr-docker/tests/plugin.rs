@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -116,6 +117,63 @@ async fn a_start_is_held_until_it_may_go_and_nothing_else_is() {
     assert_eq!(asked.load(Ordering::SeqCst), 0);
     assert_eq!(world.ask("POST", "/v1.45/containers/web-1/start").await, json!({"Allow": true}));
     assert_eq!(asked.load(Ordering::SeqCst), 3);
+}
+
+/// Who was told to wait or to start, by container.
+#[derive(Debug, Default)]
+struct Crowd {
+    tickets: BTreeMap<String, u64>,
+    /// How often each was let go.
+    let_go: BTreeMap<String, u32>,
+    questions: u64,
+}
+
+/// A daemon that lets 16 go at once, and then one for every fourth question, in the order in which they came.
+fn busy_daemon(socket: &Path) -> Arc<Mutex<Crowd>> {
+    let crowd = Arc::new(Mutex::new(Crowd::default()));
+    let answer = |State(crowd): State<Arc<Mutex<Crowd>>>, Json(request): Json<StartRequest>| async move {
+        let mut crowd = crowd.lock().unwrap();
+        crowd.questions += 1;
+        let next = crowd.tickets.len() as u64;
+        let ticket = *crowd.tickets.entry(request.container.clone()).or_insert(next);
+        assert!(request.ticket.is_none_or(|own| own == ticket), "{request:?}");
+        let may_start = ticket < 16 + crowd.questions / 4;
+        if may_start {
+            *crowd.let_go.entry(request.container).or_default() += 1;
+        }
+        Json(StartAnswer {
+            decision: if may_start { StartDecision::Start } else { StartDecision::Wait },
+            ticket,
+            batch: 1,
+            waited_ms: 0,
+            longest_ms: Some(600_000),
+            reason: "so".into(),
+        })
+    };
+    let app = Router::new().route("/v1/starts", post(answer)).with_state(crowd.clone());
+    let listener = UnixListener::bind(socket).unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await });
+    crowd
+}
+
+/// As by a large compose project: none is lost, none is let go twice, none is answered for another.
+#[tokio::test]
+async fn five_hundred_starts_at_once() {
+    let world = Arc::new(World::new(Duration::from_secs(60)));
+    let crowd = busy_daemon(&world.daemon());
+    let start = |n: u32| {
+        let world = world.clone();
+        tokio::spawn(
+            async move { world.ask("POST", &format!("/v1.45/containers/c{n}/start")).await },
+        )
+    };
+    let all: Vec<_> = (0..500).map(start).collect();
+    for said in all {
+        assert_eq!(said.await.unwrap(), json!({"Allow": true}));
+    }
+    let crowd = crowd.lock().unwrap();
+    assert_eq!((crowd.tickets.len(), crowd.let_go.len()), (500, 500));
+    assert!(crowd.let_go.values().all(|times| *times == 1), "{:?}", crowd.let_go);
 }
 
 #[tokio::test]

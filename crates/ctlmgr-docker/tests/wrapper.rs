@@ -60,6 +60,26 @@ fn it_is_runc_itself_that_runs() {
     assert_eq!(mask & (1 << 12), 0, "SIGPIPE is ignored: {text}");
 }
 
+/// `--preserve-fds`, and the console that containerd hands over.
+#[test]
+fn open_descriptors_stay_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (runc, file) = (dir.path().join("runc"), dir.path().join("file"));
+    std::fs::write(&file, "handed over").unwrap();
+    std::fs::write(&runc, "#!/bin/sh\ncat <&5\n").unwrap();
+    std::fs::set_permissions(&runc, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new("sh")
+        .args(["-c", "exec 5<\"$0\"; exec \"$@\""])
+        .arg(&file)
+        .arg(env!("CARGO_BIN_EXE_ctlmgr-runc"))
+        .args(["create", "--preserve-fds", "3", "0123456789abcdef"])
+        .env("CTLMGR_RUNC", &runc)
+        .env("CTLMGR_SOCKET", dir.path().join("none.sock"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "handed over", "{output:?}");
+}
+
 #[test]
 fn a_missing_runtime_is_named() {
     let output = Command::new(env!("CARGO_BIN_EXE_ctlmgr-runc"))
