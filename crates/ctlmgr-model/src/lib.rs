@@ -35,7 +35,9 @@ pub use settings::{
     PageAging, Rule, RuleEffect, Settings,
 };
 pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
-pub use start::{Character, CharacterError, DiskTracing, PairPenalty, Profile, StartSettings};
+pub use start::{
+    Character, CharacterError, DiskTracing, PairPenalty, Profile, Running, StartSettings,
+};
 pub use topology::{CacheDomain, Cpus, CpusError, Shared, Topology};
 pub use value::Value;
 pub use workload::{ContainerFacts, Remembered, Source, Workload, WorkloadName};

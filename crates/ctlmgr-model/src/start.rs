@@ -82,7 +82,8 @@ impl FromStr for Character {
 pub struct Profile {
     /// What they are like.
     pub character: Character,
-    /// Starts that were seen to their end.
+    /// Starts that were seen to their end; none of one that was only seen to run, whose start is taken
+    /// for being like that.
     pub starts: u32,
     /// What a start does, in the mean of the last ones.
     pub io: Io,
@@ -98,6 +99,28 @@ pub struct Profile {
     pub confidence: Percent,
     /// When it was last learned from, in seconds of Unix time.
     pub learned_unix: u64,
+    /// What they do once they have started, if one was seen to run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<Running>,
+}
+
+/// What containers of one kind do in normal running, in the mean of the last looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// What they are like.
+    pub character: Character,
+    /// Which part of the last looks was of this character by itself.
+    pub confidence: Percent,
+    /// What one does in a minute.
+    pub per_minute: Io,
+    /// Memory that it works with ([`MemorySample::working_set`](crate::MemorySample::working_set)).
+    pub working_set: Bytes,
+    /// Page cache that it has, needed or not.
+    pub page_cache: Bytes,
+    /// All of its memory.
+    pub held: Bytes,
+    /// Looks that were taken.
+    pub looks: u32,
 }
 
 /// What was learned of two characters that start together.

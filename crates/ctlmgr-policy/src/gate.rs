@@ -34,7 +34,9 @@ use std::collections::BTreeSet;
 
 use ctlmgr_model::{Bytes, Character, Disk, Millis, Percent, StartSettings, Weight};
 
-pub use lesson::{busy_milli, classify, is_quiet, learn, learn_alone, per_sec, traits};
+pub use lesson::{
+    busy_milli, classify, is_quiet, learn, learn_alone, learn_running, per_sec, traits,
+};
 pub use penalties::{Penalties, Slowdown};
 pub use settled::{ENDED, NOT_STARTED, Progress, is_settled, is_whole};
 

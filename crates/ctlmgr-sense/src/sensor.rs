@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, Result, chain};
 use ctlmgr_model::{
-    Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Gap, Group, Io, Millis, Pressure,
-    Shape, Snapshot, Source, Workload, WorkloadName,
+    Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Gap, Group, Io, MemorySample, Millis,
+    Pressure, Shape, Snapshot, Source, Workload, WorkloadName,
 };
 use glob::Pattern;
 
-use crate::cgroup::{read_activity, read_disks, read_group};
+use crate::cgroup::{read_activity, read_disks, read_group, read_memory};
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, is_user_manager, walk};
 
@@ -51,6 +51,8 @@ pub struct Glance {
 pub struct Look {
     /// Since each was made, by full id; only those with a process in them.
     pub io: BTreeMap<String, Io>,
+    /// Their memory, as far as it could be read.
+    pub memory: BTreeMap<String, MemorySample>,
     /// `/proc/pressure/io`.
     pub io_pressure: Option<Pressure>,
     /// `/proc/pressure/memory`.
@@ -125,7 +127,7 @@ impl Sensor {
     /// # Errors
     /// The hierarchy cannot be listed. Who is not there is not in it.
     pub fn look_at(&self, ids: &BTreeSet<String>, trace: Option<&DiskTrace<'_>>) -> Result<Look> {
-        let mut io = BTreeMap::new();
+        let (mut io, mut memory) = (BTreeMap::new(), BTreeMap::new());
         for (path, kind) in walk(&self.cgroups, &[])? {
             let Kind::Container(id) = kind else { continue };
             if is_of_user(&path) && io.contains_key(&id) {
@@ -137,12 +139,15 @@ impl Sensor {
                 if activity.is_populated {
                     let shape = trace.and_then(|trace| shape(&dir, trace));
                     let disk = activity.io.disk.filter(|disk| !self.is_stacked(*disk));
+                    let held = read_memory(&dir).ok().flatten();
+                    memory.extend(held.map(|held| (id.clone(), held)));
                     io.insert(id, Io { shape, disk, ..activity.io });
                 }
             }
         }
         Ok(Look {
             io,
+            memory,
             io_pressure: read_pressure(&self.host, "io"),
             memory_pressure: read_pressure(&self.host, "memory"),
             available: read_available(&self.host).ok(),

@@ -145,14 +145,24 @@ impl Profiles {
         Ok(rows.into_iter().filter_map(parse).collect())
     }
 
-    /// Keeps a profile.
+    /// Keeps profiles; all or nothing.
     ///
     /// # Errors
     /// The store cannot be written.
-    pub fn put(&self, key: &str, profile: &Profile) -> Result<(), ProfilesError> {
-        let json = serde_json::to_string(profile).unwrap_or_default();
-        let sql = "INSERT OR REPLACE INTO profile VALUES (?1, ?2)";
-        self.db.execute(sql, params![key, json]).map(drop).map_err(self.fail("write"))
+    pub fn put<'a>(
+        &self,
+        all: impl IntoIterator<Item = (&'a str, &'a Profile)>,
+    ) -> Result<(), ProfilesError> {
+        let write = || {
+            let change = self.db.unchecked_transaction()?;
+            for (key, profile) in all {
+                let json = serde_json::to_string(profile).unwrap_or_default();
+                let sql = "INSERT OR REPLACE INTO profile VALUES (?1, ?2)";
+                change.execute(sql, params![key, json])?;
+            }
+            change.commit()
+        };
+        write().map_err(self.fail("write"))
     }
 
     /// Forgets a profile.
@@ -187,10 +197,10 @@ mod tests {
             lasts: Millis(1500),
             steady_per_sec: Bytes(7),
             learned_unix: 9,
+            running: None,
         };
         let store = Profiles::open(&path).unwrap();
-        store.put("shop/db", &profile).unwrap();
-        store.put("gone", &profile).unwrap();
+        store.put([("shop/db", &profile), ("gone", &profile)]).unwrap();
         store.forget("gone").unwrap();
         store.db.execute("INSERT INTO profile VALUES ('odd', '{')", []).unwrap();
         let pair = |hundredths| PairPenalty {

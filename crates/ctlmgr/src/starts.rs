@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use ctlmgr_api::{Client, Forget, KeyedProfile, Queue, QueueChange};
-use ctlmgr_model::{Bytes, Millis, Mode, Requests, SIZES};
+use ctlmgr_model::{Bytes, Millis, Mode, Profile, Requests, Running, SIZES};
 use ctlmgr_policy::gate;
 use hyper::Method;
 
@@ -167,26 +167,36 @@ fn profiles(list: &[KeyedProfile]) {
         return show::line("Nothing was learned yet: containers have to start while ctlmgr runs.");
     }
     show::line(&format!(
-        "{:<36} {:<16} {:>6} {:>9} {:>9}",
-        "KEY", "CHARACTER", "STARTS", "READ", "WRITTEN"
+        "{:<36} {:<16} {:>6} {:>9} {:>9} {:<16}",
+        "KEY", "CHARACTER", "STARTS", "READ", "WRITTEN", "RUNNING"
     ));
     for KeyedProfile { key, profile } in list {
         show::line(&format!(
-            "{:<36} {:<16} {:>6} {:>9} {:>9}",
+            "{:<36} {:<16} {:>6} {:>9} {:>9} {:<16}",
             show::cut(key, 36),
             profile.character,
             profile.starts,
             profile.io.read.to_string(),
-            profile.io.written.to_string()
+            profile.io.written.to_string(),
+            profile.running.map_or("-", |r| r.character.as_str())
         ));
     }
 }
 
 pub(crate) fn details(keyed: &KeyedProfile) {
     let KeyedProfile { key, profile } = keyed;
+    show::line(key);
+    match profile.starts {
+        0 => show::line("  no start was seen yet: it is taken for being like it runs"),
+        _ => start(profile),
+    }
+    profile.running.iter().for_each(running);
+}
+
+/// What its starts are like.
+fn start(profile: &Profile) {
     let io = &profile.io;
     let mean = |bytes: u64, requests: u64| Bytes(bytes / requests.max(1));
-    show::line(key);
     for (what, value) in [
         ("character", profile.character.to_string()),
         ("starts", format!("{}, the last {}", profile.starts, age(profile.learned_unix))),
@@ -215,6 +225,33 @@ pub(crate) fn details(keyed: &KeyedProfile) {
             requests("reading", &shape.read, profile.lasts);
             requests("writing", &shape.write, profile.lasts);
         }
+    }
+}
+
+/// What one does that runs.
+fn running(running: &Running) {
+    let Running { per_minute, .. } = running;
+    let minute = Millis(60_000);
+    let pct = |part: Bytes| part.0.saturating_mul(100) / running.held.0.max(1);
+    show::line(&format!(
+        "  {:<10} {}, as {} % of {} looks; {} read and {} written in a minute, {} thousandths of cpu",
+        "running",
+        running.character,
+        running.confidence.0,
+        running.looks,
+        per_minute.read,
+        per_minute.written,
+        gate::busy_milli(per_minute, minute)
+    ));
+    show::line(&format!(
+        "  {:<10} working set {}; {} % of its memory is page cache",
+        "",
+        running.working_set,
+        pct(running.page_cache)
+    ));
+    if let Some(shape) = &per_minute.shape {
+        requests("reading", &shape.read, minute);
+        requests("writing", &shape.write, minute);
     }
 }
 

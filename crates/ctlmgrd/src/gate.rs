@@ -9,6 +9,7 @@ mod deciding;
 pub(crate) mod late;
 mod learned;
 mod questions;
+mod running;
 mod sight;
 mod starting;
 mod tracing;
@@ -25,7 +26,9 @@ use ctlmgr_api::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest,
 };
-use ctlmgr_model::{DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings};
+use ctlmgr_model::{
+    ContainerFacts, DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings,
+};
 use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
 use ctlmgr_sense::{Containers, Look, Sensor, Started};
 use ctlmgr_store::Profiles;
@@ -34,6 +37,7 @@ use tokio::sync::{mpsc, watch};
 use crate::control::Reply;
 use late::Order;
 use learned::Learned;
+use running::Running;
 use sight::Sight;
 use starting::{End, Member};
 use waiting::{Entry, Known, Terms, find, millis};
@@ -52,7 +56,7 @@ pub(crate) enum Question {
 
 /// While somebody waits or starts, the gate moves this often.
 const STEP: Duration = Duration::from_millis(250);
-/// While nothing happens it is woken by questions and by dockerd.
+/// While nothing happens and nobody runs it is woken by questions and by dockerd.
 const REST: Duration = Duration::from_secs(3600);
 
 /// What the gate is made of.
@@ -92,6 +96,7 @@ struct Gate {
     started: Instant,
     waiting: Vec<Entry>,
     starting: Vec<Member>,
+    running: Running,
     ground: Ground,
     is_held: bool,
     last_ticket: u64,
@@ -132,6 +137,7 @@ impl Gate {
             started: now,
             waiting: Vec::new(),
             starting: Vec::new(),
+            running: Running::new(now),
             ground: Ground::default(),
             is_held: false,
             last_ticket: 0,
@@ -144,10 +150,9 @@ impl Gate {
 
     async fn run(mut self) {
         loop {
-            let is_busy = !self.waiting.is_empty()
-                || !self.starting.is_empty()
-                || self.sight.tracing.is_beginning();
-            let pause = if is_busy { STEP } else { REST };
+            let is_busy =
+                !self.waiting.is_empty() || !self.starting.is_empty() || self.sight.is_busy();
+            let pause = if is_busy { STEP } else { self.rest().max(STEP) };
             let Sources { settings, containers, questions } = &mut self.sources;
             let mut question = None;
             // What wakes counts as seen, so what it is has to be remembered.
@@ -190,7 +195,10 @@ impl Gate {
         self.sight.tracing.note().await;
         if let Some(look) = self.sight.take().await {
             // What could not be read is unknown, and nobody is absent from it.
-            look.iter().for_each(|look| self.follow(look, now));
+            if let Some(look) = &look {
+                self.follow(look, now);
+                self.learn_running(look, now);
+            }
             let look = look.unwrap_or_default();
             let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
             self.ground = Ground {
@@ -200,11 +208,37 @@ impl Gate {
                 cache: look.available,
             };
         }
-        if !self.starting.is_empty() || !self.waiting.is_empty() {
-            let starting = &self.starting;
-            self.sight
-                .look(now, || starting.iter().filter_map(|m| m.id().map(str::to_owned)).collect());
+        let is_due = self.rest().is_zero();
+        if !self.starting.is_empty() || !self.waiting.is_empty() || is_due {
+            let starting = self.starting.iter().filter_map(|m| m.id().map(str::to_owned));
+            let running = self.runners().filter(|_| is_due).map(|f| f.id.clone());
+            let ids = starting.chain(running).collect();
+            if self.sight.look(now, ids) && is_due {
+                self.running.begin(now);
+            }
         }
+    }
+
+    fn runners(&self) -> impl Iterator<Item = &ContainerFacts> {
+        let is_watched = self.settings.starts.mode != Mode::Off;
+        self.containers.by_id.values().filter(move |f| is_watched && f.is_running)
+    }
+
+    /// How long nothing needs to be done while nobody wants to start.
+    fn rest(&self) -> Duration {
+        match self.runners().next() {
+            Some(_) => self.running.due_in(Instant::now()),
+            None => REST,
+        }
+    }
+
+    /// Learns from those that run, if the look was at them.
+    fn learn_running(&mut self, look: &Look, now: Instant) {
+        let has_started = |id: &str| self.starting.iter().all(|m| m.id() != Some(id));
+        let seen = self.running.take(look, has_started, now);
+        let known = |id: &str| self.containers.by_id.get(id).map(Known::key_of);
+        let seen: Vec<_> = seen.into_iter().filter_map(|(id, o)| Some((known(id)?, o))).collect();
+        self.learned.learn_running(seen.into_iter());
     }
 
     fn follow(&mut self, look: &Look, now: Instant) {
@@ -284,6 +318,7 @@ impl Gate {
         self.excused.retain(|_, since| now.duration_since(*since) < EXCUSED);
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
+            self.running.note();
             let id = member.id().filter(|id| self.containers.by_id.contains_key(*id));
             if why == Some(gate::NOT_STARTED) {
                 self.excused.extend(id.map(|id| (id.to_owned(), now)));

@@ -1,6 +1,8 @@
 //! What a start teaches: its character, and a profile of those like it.
 
-use ctlmgr_model::{Bytes, Character, Io, Millis, Percent, Profile, Requests};
+use ctlmgr_model::{
+    Bytes, Character, Io, MemorySample, Millis, Percent, Profile, Requests, Running,
+};
 
 use super::{Mix, Traits};
 
@@ -102,9 +104,10 @@ const FIRST: Percent = Percent(50);
 /// What is known after one more start. `steady` is what it moves per second in normal running; one that
 /// has ended says nothing of that: it was at work until its end.
 pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Option<Bytes>) -> Profile {
-    let Some(known) = known else {
+    let Some(known) = known.filter(|k| k.starts > 0) else {
         let character = classify(&io, lasts);
         return Profile {
+            running: known.and_then(|k| k.running),
             character,
             starts: 1,
             io,
@@ -116,24 +119,8 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Option<Byte
         };
     };
     let starts = known.starts.saturating_add(1);
-    let mean = |old: u64, new: u64| {
-        let n = u128::from(starts.min(MEMORY));
-        u64::try_from((u128::from(old) * (n - 1) + u128::from(new)) / n).unwrap_or(u64::MAX)
-    };
-    let mixed = Io {
-        read: Bytes(mean(known.io.read.0, io.read.0)),
-        written: Bytes(mean(known.io.written.0, io.written.0)),
-        reads: mean(known.io.reads, io.reads),
-        writes: mean(known.io.writes, io.writes),
-        cpu_usec: mean(known.io.cpu_usec, io.cpu_usec),
-        waited_usec: mean(known.io.waited_usec, io.waited_usec),
-        disk: io.disk.or(known.io.disk),
-        // One that was not traced says nothing of the shape.
-        shape: match (known.io.shape, io.shape) {
-            (Some(known), Some(new)) => Some(known.with(new, mean)),
-            (known, new) => new.or(known),
-        },
-    };
+    let mean = |old: u64, new: u64| mean_of(starts.min(MEMORY), old, new);
+    let mixed = mixed(known.io, io, mean);
     let character = classify(&mixed, Millis(mean(known.lasts.0, lasts.0)));
     let is_like_that = if classify(&io, lasts) == character { 100 } else { 0 };
     Profile {
@@ -148,7 +135,88 @@ pub fn learn(known: Option<&Profile>, io: Io, lasts: Millis, steady: Option<Byte
             u8::try_from(mean(known.confidence.0.into(), is_like_that)).unwrap_or(100),
         ),
         learned_unix: 0,
+        running: known.running,
     }
+}
+
+/// The mean of the last `n`, of which `new` is the last and `old` the mean of those before.
+fn mean_of(n: u32, old: u64, new: u64) -> u64 {
+    let n = u128::from(n.max(1));
+    u64::try_from((u128::from(old) * (n - 1) + u128::from(new)) / n).unwrap_or(u64::MAX)
+}
+
+fn mixed(known: Io, new: Io, mean: impl Fn(u64, u64) -> u64) -> Io {
+    Io {
+        read: Bytes(mean(known.read.0, new.read.0)),
+        written: Bytes(mean(known.written.0, new.written.0)),
+        reads: mean(known.reads, new.reads),
+        writes: mean(known.writes, new.writes),
+        cpu_usec: mean(known.cpu_usec, new.cpu_usec),
+        waited_usec: mean(known.waited_usec, new.waited_usec),
+        disk: new.disk.or(known.disk),
+        // What was not traced says nothing of the shape.
+        shape: match (known.shape, new.shape) {
+            (Some(known), Some(new)) => Some(known.with(new, mean)),
+            (known, new) => new.or(known),
+        },
+    }
+}
+
+/// Looks at one that runs of which the mean is made.
+const LOOKS: u32 = 8;
+const MINUTE: Millis = Millis(60_000);
+
+/// What is known after one more look at one that runs: in the time that passed since the last look it did
+/// `io`, and now it has `memory`.
+pub fn learn_running(
+    known: Option<&Profile>,
+    io: Io,
+    passed: Millis,
+    memory: &MemorySample,
+) -> Profile {
+    let minute = in_a_minute(io, passed);
+    let before = known.and_then(|k| k.running);
+    let looks = before.map_or(0, |r| r.looks).saturating_add(1);
+    let mean = |old: u64, new: u64| mean_of(looks.min(LOOKS), old, new);
+    let last = |of: fn(&Running) -> Bytes, new: Bytes| {
+        Bytes(before.as_ref().map_or(new.0, |r| mean(of(r).0, new.0)))
+    };
+    let per_minute = before.map_or(minute, |r| mixed(r.per_minute, minute, mean));
+    let character = classify(&per_minute, MINUTE);
+    let is_like_that = if classify(&minute, MINUTE) == character { 100 } else { 0 };
+    let confidence = before.map_or(FIRST.0.into(), |r| mean(r.confidence.0.into(), is_like_that));
+    let running = Running {
+        character,
+        confidence: Percent(u8::try_from(confidence).unwrap_or(100)),
+        per_minute,
+        working_set: last(|r| r.working_set, memory.working_set()),
+        page_cache: last(|r| r.page_cache, memory.page_cache()),
+        held: last(|r| r.held, memory.current),
+        looks,
+    };
+    match known.filter(|k| k.starts > 0) {
+        Some(known) => Profile { running: Some(running), ..known.clone() },
+        None => Profile {
+            character,
+            starts: 0,
+            io: per_minute,
+            lasts: MINUTE,
+            alone: None,
+            steady_per_sec: per_sec(per_minute.moved(), MINUTE),
+            confidence: running.confidence,
+            learned_unix: 0,
+            running: Some(running),
+        },
+    }
+}
+
+/// What is done in a minute where this is done in `passed`.
+fn in_a_minute(io: Io, passed: Millis) -> Io {
+    let part = |amount: u64, _| {
+        let part = u128::from(amount) * u128::from(MINUTE.0) / u128::from(passed.0.max(1));
+        u64::try_from(part).unwrap_or(u64::MAX)
+    };
+    mixed(io, io, part)
 }
 
 /// Takes the length of a start beside which nobody used the disk into the profile.
@@ -167,6 +235,9 @@ pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
         mix: profile.filter(|p| p.character == Character::Mixed).and_then(|p| mix(&p.io)),
         cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
         disk: profile.and_then(|p| p.io.disk),
-        cache: profile.filter(|p| reads(p.character)).map_or(Bytes::ZERO, |p| p.io.read),
+        // What one reads in a minute of normal running says nothing of how much it reads to start.
+        cache: profile
+            .filter(|p| p.starts > 0 && reads(p.character))
+            .map_or(Bytes::ZERO, |p| p.io.read),
     }
 }

@@ -1,5 +1,8 @@
+mod compose;
+mod lessons;
+
 use super::*;
-use ctlmgr_model::{Io, PairPenalty, Percent, Requests, Shape};
+use ctlmgr_model::{Io, PairPenalty, Percent};
 use proptest::prelude::*;
 
 fn settings() -> StartSettings {
@@ -192,70 +195,6 @@ fn only_whole_starts_say_how_long_they_take() {
 }
 
 #[test]
-fn characters_follow_direction_and_size() {
-    let of = |read: u64, reads, written: u64, writes, cpu_usec| {
-        let (read, written) = (Bytes::mib(read), Bytes::mib(written));
-        let io = Io { read, reads, written, writes, cpu_usec, ..Io::default() };
-        classify(&io, Millis(10_000))
-    };
-    assert_eq!(of(100, 25_600, 1, 10, 0), Character::RandomRead);
-    assert_eq!(of(100, 800, 1, 10, 0), Character::SequentialRead);
-    assert_eq!(of(1, 10, 100, 25_600, 0), Character::RandomWrite);
-    assert_eq!(of(1, 10, 100, 800, 0), Character::SequentialWrite);
-    assert_eq!(of(60, 100, 40, 100, 0), Character::Mixed);
-    assert_eq!(of(1, 10, 1, 10, 8_000_000), Character::Cpu);
-    assert_eq!(of(1, 10, 1, 10, 100_000), Character::Quiet);
-}
-
-#[test]
-fn who_waits_for_the_disk_is_not_quiet_however_little_comes_of_it() {
-    // A disk that makes a hundred requests of 4 KiB a second.
-    let io = |wait_ms: u64| Io {
-        read: Bytes(409_600),
-        reads: 100,
-        waited_usec: wait_ms * 1000,
-        ..Io::default()
-    };
-    let second = Millis(1000);
-    assert!(!is_quiet(&io(900), second, Bytes::ZERO));
-    assert_eq!(classify(&io(900), second), Character::RandomRead);
-    assert!(is_quiet(&io(100), second, Bytes::ZERO));
-    assert_eq!(classify(&io(100), second), Character::Quiet);
-    assert!(is_quiet(&io(900), second, Bytes(300_000)), "as it always does");
-    let elsewhere = Io { waited_usec: 1_000_000, ..Io::default() };
-    assert!(is_quiet(&elsewhere, second, Bytes::ZERO), "it waits, and not for a disk of this host");
-    assert_eq!(classify(&elsewhere, second), Character::Quiet);
-    let behind = Io { reads: 5, ..io(900) };
-    assert!(is_quiet(&behind, second, Bytes::ZERO), "others are at work, not this one");
-}
-
-#[test]
-fn runs_of_requests_say_more_than_their_size() {
-    let of = |mib: u64, size_kib: u64, in_runs: u64| {
-        let (read, count) = (Bytes::mib(mib), mib * 1024 / size_kib);
-        let requests =
-            Requests { count, bytes: read, sequential: Bytes::mib(in_runs), ..Requests::default() };
-        let shape = Some(Shape { read: requests, ..Shape::default() });
-        classify(&Io { read, reads: count, shape, ..Io::default() }, Millis(10_000))
-    };
-    assert_eq!(of(100, 4, 90), Character::SequentialRead, "direct, in small requests");
-    assert_eq!(of(100, 1024, 10), Character::RandomRead, "large, but all over the device");
-}
-
-#[test]
-fn a_profile_keeps_the_shape_of_starts_that_were_traced() {
-    let requests = |n| Requests { count: n, bytes: Bytes(n * 4096), ..Requests::default() };
-    let traced =
-        |n| Io { shape: Some(Shape { read: requests(n), ..Shape::default() }), ..Io::default() };
-    let first = learn(None, traced(40), Millis(1000), None);
-    let untraced = learn(Some(&first), Io::default(), Millis(1000), None);
-    assert_eq!(untraced.io.shape, first.io.shape);
-    let second = learn(Some(&untraced), traced(10), Millis(1000), None);
-    assert_eq!(second.io.shape.unwrap().read.count, 30, "a third of the third");
-    assert_eq!((first.confidence, second.confidence), (Percent(50), Percent(83)));
-}
-
-#[test]
 fn those_on_different_disks_do_not_meet() {
     let on = |minor| Disk { major: 8, minor };
     let mut queue = Queue {
@@ -269,22 +208,6 @@ fn those_on_different_disks_do_not_meet() {
     assert!(who_starts(&queue, 10).is_empty());
     queue.waiting[0].traits.disk = Some(on(16));
     assert_eq!(who_starts(&queue, 10), [1]);
-}
-
-#[test]
-fn a_profile_follows_the_last_starts() {
-    let io = |read| Io { read: Bytes::mib(read), reads: read * 256, ..Io::default() };
-    let mut profile = learn(None, io(40), Millis(10_000), Some(Bytes(5)));
-    assert_eq!((profile.character, profile.starts), (Character::RandomRead, 1));
-    for _ in 0..20 {
-        profile = learn(Some(&profile), io(4), Millis(10_000), Some(Bytes(5)));
-    }
-    assert_eq!((profile.character, profile.starts), (Character::Quiet, 21));
-    let known = traits(Some(&profile), None);
-    assert_eq!(known.character, Some(Character::Quiet));
-    let stated = traits(Some(&profile), Some(Character::RandomWrite)).character;
-    assert_eq!(stated, Some(Character::RandomWrite), "a label has the last word");
-    assert_eq!(traits(None, None), Traits::default());
 }
 
 fn any_character() -> impl Strategy<Value = Option<Character>> {

@@ -3,12 +3,12 @@
 //! compose itself reads the file (`docker compose config`): variables, profiles and extensions are its
 //! business. What the services are like is what ctlmgrd has learned of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use ctlmgr_api::{Client, KeyedProfile};
-use ctlmgr_model::{Character, PairPenalty, Profile};
+use ctlmgr_api::{Client, KeyedProfile, Status};
+use ctlmgr_model::{Bytes, Character, PairPenalty, Profile, Weight};
 use ctlmgr_policy::gate::{Penalties, Traits, traits};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,28 +75,62 @@ pub(super) fn problem(
     let name = file.to_str().context("the name of the compose file is no UTF-8")?;
     let text = docker(&["compose", "-f", name, "config", "--format", "json"])
         .with_context(|| format!("failed to read {name} with docker compose"))?;
-    let learned = runtime.block_on(async {
-        let profiles: Vec<KeyedProfile> = client.get("/v1/profiles").await?;
-        let penalties: Vec<PairPenalty> = client.get("/v1/penalties").await?;
-        Ok::<_, ctlmgr_api::ClientError>((profiles, penalties))
-    });
-    let (profiles, penalties) = learned.unwrap_or_else(|error| {
+    let learned = runtime.block_on(learned(client)).unwrap_or_else(|error| {
         eprintln!("ctlmgr: {error}: planned without what was learned");
-        Default::default()
+        Learned::default()
     });
-    let profiles: BTreeMap<String, Profile> =
-        profiles.into_iter().map(|p| (p.key, p.profile)).collect();
-    let input = input(&text, &profiles, &Penalties::new(penalties));
+    let project = read(&text)?;
+    let running = running(&project).unwrap_or_default();
+    if !running.is_empty() {
+        let names: Vec<&str> = running.iter().map(String::as_str).collect();
+        eprintln!("ctlmgr: {} runs already and is left alone", names.join(", "));
+    }
+    let input = input(&project, &learned, &running);
     let input = input.with_context(|| format!("failed to plan {name}"))?;
-    Ok((input.to_string(), needs(&text)?))
+    Ok((input.to_string(), needs(&project, &running)))
+}
+
+/// What ctlmgrd knows.
+#[derive(Debug, Default)]
+struct Learned {
+    profiles: BTreeMap<String, Profile>,
+    penalties: Penalties,
+    /// Memory that nobody works with: as much page cache there can be.
+    cache: Option<Bytes>,
+    /// Processors.
+    cpus: Option<u64>,
+}
+
+async fn learned(client: &Client) -> Result<Learned, ctlmgr_api::ClientError> {
+    let profiles: Vec<KeyedProfile> = client.get("/v1/profiles").await?;
+    let penalties: Vec<PairPenalty> = client.get("/v1/penalties").await?;
+    let account = client.get::<Status>("/v1/status").await?.plan.map(|plan| plan.account);
+    let cpus = std::thread::available_parallelism().ok();
+    Ok(Learned {
+        profiles: profiles.into_iter().map(|p| (p.key, p.profile)).collect(),
+        penalties: Penalties::new(penalties),
+        cache: account.map(|a| a.capacity - a.demand),
+        cpus: cpus.and_then(|n| u64::try_from(n.get()).ok()),
+    })
+}
+
+/// Containers of the project that are up.
+fn running(project: &Project) -> Result<BTreeSet<String>, anyhow::Error> {
+    let filter = format!("label=com.docker.compose.project={}", project.name);
+    let text = docker(&["ps", "--filter", &filter, "--format", "{{.Names}}"])?;
+    let all = project.services.keys().flat_map(|service| names(project, service));
+    let up: BTreeSet<&str> = text.lines().map(str::trim).collect();
+    Ok(all.filter(|name| up.contains(name.as_str())).collect())
 }
 
 /// What must have come of others before each container may start.
-fn needs(config: &str) -> Result<Needs, anyhow::Error> {
-    let project = read(config)?;
+fn needs(project: &Project, running: &BTreeSet<String>) -> Needs {
     let mut all = Needs::new();
     for (service, s) in &project.services {
-        let mut before = Vec::new();
+        // Only for the order: its failure is no matter.
+        let only_after =
+            |name: String| Need { name, condition: Condition::Started, is_required: false };
+        let mut before: Vec<Need> = labelled(project, running, s).map(only_after).collect();
         for (other, dependency) in &s.depends_on {
             let condition = match dependency.condition.as_str() {
                 "service_healthy" => Condition::Healthy,
@@ -105,11 +139,23 @@ fn needs(config: &str) -> Result<Needs, anyhow::Error> {
             };
             let is_required = dependency.required;
             let need = |name| Need { name, condition, is_required };
-            before.extend(names(&project, other).into_iter().map(need));
+            before.extend(names(project, other).into_iter().map(need));
         }
-        all.extend(names(&project, service).into_iter().map(|name| (name, before.clone())));
+        all.extend(names(project, service).into_iter().map(|name| (name, before.clone())));
     }
-    Ok(all)
+    all
+}
+
+/// Containers of the project that are to start, and that the service's label names to come first.
+fn labelled<'a>(
+    project: &'a Project,
+    running: &'a BTreeSet<String>,
+    service: &'a Service,
+) -> impl Iterator<Item = String> + 'a {
+    let label = service.labels.get("ctlmgr.batch.after").map_or("", String::as_str);
+    let all: BTreeSet<String> = project.services.keys().flat_map(|s| names(project, s)).collect();
+    let is_meant = move |name: &String| all.contains(name) && !running.contains(name);
+    label.split(',').map(|name| name.trim().to_owned()).filter(is_meant)
 }
 
 fn read(config: &str) -> Result<Project, anyhow::Error> {
@@ -147,24 +193,20 @@ impl Bins {
     }
 }
 
-/// The planner's input for what `docker compose config` printed.
+/// The planner's input for those of the project that do not run yet.
 fn input(
-    config: &str,
-    profiles: &BTreeMap<String, Profile>,
-    penalties: &Penalties,
+    project: &Project,
+    learned: &Learned,
+    running: &BTreeSet<String>,
 ) -> Result<Value, anyhow::Error> {
-    let project = read(config)?;
     if project.services.is_empty() {
         bail!("it has no services");
     }
     let mut bins = Bins::default();
     let mut containers = Vec::new();
     for (service, s) in &project.services {
-        let stated = s.labels.get("ctlmgr.batch.class").map(|text| text.parse()).transpose();
-        let stated: Option<Character> =
-            stated.with_context(|| format!("service `{service}`: label ctlmgr.batch.class"))?;
-        let own = profiles.get(&format!("{}/{service}", project.name));
-        let bin = bins.name_of(&traits(own.or_else(|| sampled(profiles, s)), stated));
+        let known = Known::of(service, s, project, learned)?;
+        let bin = bins.name_of(&known.traits);
         // One of an inactive profile may be missing where it is not required.
         let missing = |(name, d): &(&String, &Dependency)| {
             d.required && !project.services.contains_key(*name)
@@ -172,18 +214,79 @@ fn input(
         if let Some((name, _)) = s.depends_on.iter().find(missing) {
             bail!("service `{service}`: depends_on names `{name}`, which is none");
         }
-        let after: Vec<String> =
-            s.depends_on.keys().flat_map(|name| names(&project, name)).collect();
-        for name in names(&project, service) {
-            containers.push(json!({"name": name, "bin": bin, "after": after}));
+        let depends_on = s.depends_on.keys().flat_map(|name| names(project, name));
+        let after: BTreeSet<String> = depends_on
+            .filter(|name| !running.contains(name))
+            .chain(labelled(project, running, s))
+            .collect();
+        let (uses, weight) = (known.uses(learned), known.weight);
+        for name in names(project, service).into_iter().filter(|name| !running.contains(name)) {
+            containers.push(
+                json!({"name": name, "bin": bin, "after": after, "use": uses, "weight": weight}),
+            );
         }
     }
     Ok(json!({
         "max_batch": null,
         "bins": bins.names(),
-        "penalty": bins.table(penalties),
+        "penalty": bins.table(&learned.penalties),
         "containers": containers,
+        "capacity": learned.capacity(),
     }))
+}
+
+fn parse_weight(text: &str) -> Result<Weight, anyhow::Error> {
+    Ok(Weight::new(text.trim().parse()?)?)
+}
+
+/// A service, as far as starts care.
+struct Known {
+    traits: Traits,
+    weight: u16,
+}
+
+impl Known {
+    fn of(
+        service: &str,
+        s: &Service,
+        project: &Project,
+        learned: &Learned,
+    ) -> Result<Known, anyhow::Error> {
+        let label = |key: &'static str| {
+            let text = s.labels.get(key);
+            text.map(|text| (text, move || format!("service `{service}`: label {key}")))
+        };
+        let stated = label("ctlmgr.batch.class")
+            .map(|(text, place)| text.parse::<Character>().with_context(place))
+            .transpose()?;
+        let weight = label("ctlmgr.weight")
+            .map(|(text, place)| parse_weight(text).with_context(place))
+            .transpose()?;
+        let own = learned.profiles.get(&format!("{}/{service}", project.name));
+        let profile = own.or_else(|| sampled(&learned.profiles, s));
+        let weight = weight.unwrap_or(Weight::DEFAULT).get();
+        Ok(Known { traits: traits(profile, stated), weight })
+    }
+
+    /// What it uses of what a batch may use up; one that is too large by itself starts alone.
+    fn uses(&self, learned: &Learned) -> Value {
+        let have = learned.capacity();
+        let mut uses = json!({"cpu": self.traits.cpu_milli, "page_cache": self.traits.cache.0});
+        for (name, used) in uses.as_object_mut().into_iter().flatten() {
+            let most = have.get(name).and_then(Value::as_u64).unwrap_or(u64::MAX);
+            *used = json!(used.as_u64().unwrap_or_default().min(most));
+        }
+        uses
+    }
+}
+
+impl Learned {
+    /// What the containers of a batch may use up together: processors in thousandths, page cache in
+    /// bytes. What is not known holds nobody up.
+    fn capacity(&self) -> Value {
+        let all = [("cpu", self.cpus.map(|n| n * 1000)), ("page_cache", self.cache.map(|b| b.0))];
+        all.into_iter().filter_map(|(name, have)| Some((name.to_owned(), json!(have?)))).collect()
+    }
 }
 
 /// What is known of the image of a service that was never seen itself (`ctlmgr batch sample`), if it runs the
@@ -243,7 +346,53 @@ mod tests {
             steady_per_sec: Bytes::ZERO,
             confidence: Percent(100),
             learned_unix: 0,
+            running: None,
         }
+    }
+
+    fn planned(config: &str, profiles: &BTreeMap<String, Profile>) -> Value {
+        let learned = Learned { profiles: profiles.clone(), ..Learned::default() };
+        input(&read(config).unwrap(), &learned, &BTreeSet::new()).unwrap()
+    }
+
+    #[test]
+    fn who_runs_already_is_left_out_and_labels_and_capacities_count() {
+        let labels =
+            r#""labels": {"ctlmgr.batch.after": "the-cache, elsewhere", "ctlmgr.weight": "400"}"#;
+        let config = CONFIG.replace(r#""image": "web""#, &format!(r#""image": "web", {labels}"#));
+        let project = read(&config).unwrap();
+        let web = profile(Character::SequentialRead, 3000, 0);
+        let learned = Learned {
+            profiles: BTreeMap::from([("shop/web".to_owned(), web)]),
+            cache: Some(Bytes::mib(2000)),
+            cpus: Some(4),
+            ..Learned::default()
+        };
+        let up = BTreeSet::from(["shop-db-1".to_owned(), "shop-web-2".to_owned()]);
+        let input = input(&project, &learned, &up).unwrap();
+        let most = Bytes::mib(2000).0;
+        assert_eq!(
+            input["containers"],
+            json!([
+                {"name": "the-cache", "bin": "unknown-1", "after": [], "weight": 100,
+                    "use": {"cpu": 0, "page_cache": 0}},
+                {"name": "shop-web-1", "bin": "sequential-read-3", "after": ["the-cache"], "weight": 400,
+                    "use": {"cpu": 0, "page_cache": most}},
+            ])
+        );
+        assert_eq!(input["capacity"], json!({"cpu": 4000, "page_cache": most}));
+        let batches = crate::batch_plan::batches(&input.to_string()).unwrap();
+        assert_eq!(batches, [["the-cache"], ["shop-web-1"]]);
+        // The one that is up is waited for until it is healthy all the same.
+        let needs = needs(&project, &up);
+        let of_web: Vec<_> =
+            needs["shop-web-1"].iter().map(|n| (n.name.as_str(), n.condition)).collect();
+        assert_eq!(of_web, [("the-cache", Condition::Started), ("shop-db-1", Condition::Healthy)]);
+        assert!(
+            crate::batch_plan::batches(r#"{"containers": [], "penalty": [], "bins": []}"#)
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
@@ -251,7 +400,7 @@ mod tests {
         let web = profile(Character::Mixed, 100, 300);
         let mut profiles = BTreeMap::from([("shop/web".to_owned(), web.clone())]);
         let cost = |profiles: &BTreeMap<String, Profile>| {
-            let input = input(CONFIG, profiles, &Penalties::default()).unwrap();
+            let input = planned(CONFIG, profiles);
             assert_eq!(input["bins"], json!(["unknown-1", "random-write-2", "mixed-3"]));
             input["penalty"][1][2].as_f64().unwrap()
         };
@@ -273,7 +422,7 @@ mod tests {
             ("cache2#1".to_owned(), cache),
         ]);
         let bin = |config: &str, profiles: &BTreeMap<String, Profile>| {
-            let input = input(config, profiles, &Penalties::default()).unwrap();
+            let input = planned(config, profiles);
             input["containers"][0]["bin"].as_str().unwrap().to_owned()
         };
         assert_eq!(bin(CONFIG, &profiles), "sequential-read-1");
@@ -286,18 +435,17 @@ mod tests {
     #[test]
     fn services_become_containers_in_order() {
         let web = profile(Character::SequentialRead, 100, 0);
-        let profiles = BTreeMap::from([("shop/web".to_owned(), web)]);
-        let input = input(CONFIG, &profiles, &Penalties::default()).unwrap();
-        assert_eq!(
-            input["containers"],
-            json!([
-                {"name": "the-cache", "bin": "unknown-1", "after": []},
-                {"name": "shop-db-1", "bin": "random-write-2", "after": []},
-                {"name": "shop-web-1", "bin": "sequential-read-3", "after": ["shop-db-1"]},
-                {"name": "shop-web-2", "bin": "sequential-read-3", "after": ["shop-db-1"]},
-            ])
-        );
-        let needs = needs(CONFIG).unwrap();
+        let input = planned(CONFIG, &BTreeMap::from([("shop/web".to_owned(), web)]));
+        let of = |key: &str| -> Vec<Value> {
+            let all = input["containers"].as_array().unwrap();
+            all.iter().map(|c| c[key].clone()).collect()
+        };
+        assert_eq!(of("name"), ["the-cache", "shop-db-1", "shop-web-1", "shop-web-2"]);
+        let bins = ["unknown-1", "random-write-2", "sequential-read-3", "sequential-read-3"];
+        assert_eq!(of("bin"), bins);
+        let after = [json!([]), json!([]), json!(["shop-db-1"]), json!(["shop-db-1"])];
+        assert_eq!(of("after"), after);
+        let needs = needs(&read(CONFIG).unwrap(), &BTreeSet::new());
         let db =
             Need { name: "shop-db-1".to_owned(), condition: Condition::Healthy, is_required: true };
         assert_eq!((&needs["shop-web-2"], needs["the-cache"].len()), (&vec![db], 0));
@@ -309,7 +457,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let error = |config: &str| {
-            let error = input(config, &BTreeMap::new(), &Penalties::default()).unwrap_err();
+            let input = |project| input(&project, &Learned::default(), &BTreeSet::new());
+            let error = read(config).and_then(input).unwrap_err();
             format!("{error:#}")
         };
         let wrong = CONFIG.replace("random-write", "random");
@@ -323,7 +472,7 @@ mod tests {
         let wrong = CONFIG.replace(r#"{"db": {"condition""#, r#"{"dp": {"condition""#);
         assert!(error(&wrong).contains("depends_on names `dp`"), "{}", error(&wrong));
         let optional = wrong.replace(r#""required": true"#, r#""required": false"#);
-        let input = input(&optional, &BTreeMap::new(), &Penalties::default()).unwrap();
+        let input = planned(&optional, &BTreeMap::new());
         assert_eq!(input["containers"][2]["after"], json!([]), "of a profile that is not active");
     }
 }

@@ -5,10 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_api::KeyedProfile;
 use ctlmgr_model::{Character, ContainerFacts, Profile, Remembered};
-use ctlmgr_policy::gate::{Penalties, Slowdown};
+use ctlmgr_policy::gate::{self, Penalties, Slowdown};
 use ctlmgr_store::{Profiles, ProfilesError};
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
+
+use super::running::Ordinary;
 
 /// Beyond this the profile that was learned from longest ago goes: jobs that are never the same leave
 /// one each.
@@ -123,10 +125,31 @@ impl Learned {
     /// Keeps what was learned just now.
     pub fn learn(&mut self, key: String, mut profile: Profile) {
         profile.learned_unix = unix_now();
-        self.keep(key, profile);
+        self.keep(vec![(key, profile)]);
     }
 
-    pub fn keep(&mut self, key: String, profile: Profile) {
+    /// Learns from those that run; in one write, as they may be many.
+    pub fn learn_running<'a>(&mut self, seen: impl Iterator<Item = (String, Ordinary<'a>)>) {
+        let mut news: BTreeMap<String, Profile> = BTreeMap::new();
+        for (key, Ordinary { io, passed, memory }) in seen {
+            let known = news.get(&key).or_else(|| self.by_key.get(&key));
+            let mut profile = gate::learn_running(known, io, passed, memory);
+            profile.learned_unix = unix_now();
+            news.insert(key, profile);
+        }
+        self.keep(news.into_iter().collect());
+    }
+
+    pub fn keep(&mut self, news: Vec<(String, Profile)>) {
+        for (key, profile) in &news {
+            self.keep_in_mind(key.clone(), profile.clone());
+        }
+        if !news.is_empty() {
+            self.write(move |store| store.put(news.iter().map(|(key, p)| (key.as_str(), p))));
+        }
+    }
+
+    fn keep_in_mind(&mut self, key: String, profile: Profile) {
         if self.by_key.len() >= MOST && !self.by_key.contains_key(&key) {
             let oldest = self.by_key.iter().min_by_key(|(_, p)| p.learned_unix);
             if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
@@ -134,8 +157,7 @@ impl Learned {
             }
         }
         debug!(key, character = %profile.character, starts = profile.starts, "learned");
-        self.by_key.insert(key.clone(), profile.clone());
-        self.write(move |store| store.put(&key, &profile));
+        self.by_key.insert(key, profile);
     }
 
     /// Whether there was such a profile.

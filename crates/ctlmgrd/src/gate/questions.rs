@@ -35,7 +35,7 @@ impl Gate {
                 drop(reply.send(Ok(self.learned.penalties().learned().copied().collect())));
             }
             Question::Keep(list, reply) => {
-                list.into_iter().for_each(|p| self.learned.keep(p.key, p.profile));
+                self.learned.keep(list.into_iter().map(|p| (p.key, p.profile)).collect());
                 drop(reply.send(Ok(self.learned.keyed())));
             }
             Question::Forget(Forget { key }, reply) => {

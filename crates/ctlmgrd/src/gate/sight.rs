@@ -39,17 +39,23 @@ impl Sight {
         Some(looking.await.ok().flatten())
     }
 
-    /// Takes the next look at these, where it is time.
-    pub fn look(&mut self, now: Instant, ids: impl FnOnce() -> BTreeSet<String>) {
+    /// Whether something is about to come.
+    pub fn is_busy(&self) -> bool {
+        self.looking.is_some() || self.tracing.is_beginning()
+    }
+
+    /// Takes the next look at these, where it is time; whether it was.
+    pub fn look(&mut self, now: Instant, ids: BTreeSet<String>) -> bool {
         if self.looking.is_some() || now.duration_since(self.looked_at) < LOOK {
-            return;
+            return false;
         }
         self.looked_at = now;
-        let (ids, sensor, trace) = (ids(), self.sensor.clone(), self.tracing.get());
+        let (sensor, trace) = (self.sensor.clone(), self.tracing.get());
         self.looking = Some(tokio::task::spawn_blocking(move || {
             trace.iter().for_each(|trace| trace.read());
             let shape = |cgroup: CgroupId, disk: Disk| trace.as_ref()?.shape(cgroup, disk);
             sensor.look_at(&ids, Some(&shape)).ok()
         }));
+        true
     }
 }

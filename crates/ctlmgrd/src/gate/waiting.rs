@@ -39,8 +39,12 @@ pub(super) struct Known {
 impl Known {
     /// What dockerd, the settings and earlier starts tell of it.
     pub fn of(facts: &ContainerFacts, settings: &Settings, learned: &Learned) -> Known {
-        let key = key(&Workload::unstarted(facts.clone()), facts);
-        Known::keyed(facts, key, settings, learned)
+        Known::keyed(facts, Known::key_of(facts), settings, learned)
+    }
+
+    /// Key of its profile.
+    pub fn key_of(facts: &ContainerFacts) -> String {
+        key(&Workload::unstarted(facts.clone()), facts)
     }
 
     /// The same while dockerd does not tell: as it was when it started last.

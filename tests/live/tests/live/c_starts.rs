@@ -287,7 +287,9 @@ fn the_wrapper_asks_for_restarts_too_and_disabling_leaves_its_containers_able_to
 #[test]
 fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     let _ctlmgr = Ctlmgr::start("observe")?;
-    let work = "dd if=/dev/zero of=/f bs=1M count=64 conv=fsync 2>/dev/null; sleep 100000";
+    let write = |of, count| format!("dd if=/dev/zero of={of} {count} conv=fsync 2>/dev/null");
+    let (first, then) = (write("/f", "bs=1M count=64"), write("/g", "bs=64k count=4"));
+    let work = format!("{first}; while sleep 1; do {then}; done");
     let writer = Container::run("writer", &format!("busybox sh -c '{work}'"))?;
     let learned = || -> Result<Option<Value>> {
         let list = json("ctlmgr profile list --json")?;
@@ -304,6 +306,15 @@ fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     assert_eq!(profile["profile"]["character"], "sequential-write", "{profile}");
     sh("systemctl restart ctlmgr.service")?;
     ensure!(learned()?.is_some(), "it outlives the daemon");
+    // What it goes on to do is learned as well, of one whose start this daemon has not seen, too.
+    let running = || -> Result<Value> {
+        Ok(learned()?.map(|p| p["profile"]["running"].clone()).unwrap_or_default())
+    };
+    eventually("it is looked at while it runs", || Ok(running()?["looks"].as_u64() >= Some(1)))?;
+    let found = running()?;
+    let written = found["per_minute"]["written"].as_u64();
+    ensure!(written > Some(4 << 20) && written < Some(32 << 20), "{found}");
+    ensure!(found["character"] == "quiet" && found["held"].as_u64() > Some(1 << 20), "{found}");
     sh("ctlmgr profile export /run/p.json")?;
     let key = profile["key"].as_str().unwrap_or_default();
     sh(&format!("ctlmgr profile forget \"{key}\""))?;
