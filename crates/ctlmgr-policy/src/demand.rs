@@ -30,8 +30,9 @@ use ctlmgr_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::heat::Heat;
+use crate::heat::{Heat, LEAST_MISSING};
 use crate::probe::Probe;
+use crate::progress::Progress;
 use crate::waiting;
 
 /// How far ahead refaults are believed, in seconds.
@@ -62,6 +63,9 @@ pub(crate) struct Estimate {
     /// What it suffers for each part missing ([`crate::heat`]).
     #[serde(default)]
     pub heat: Heat,
+    /// How much of its work it gets done ([`crate::progress`]).
+    #[serde(default)]
+    pub progress: Progress,
     /// The last probe ([`crate::probe`]).
     #[serde(default)]
     pub probe: Probe,
@@ -160,6 +164,7 @@ pub(crate) fn estimate(
             doing,
             stall,
             heat: Heat::default(),
+            progress: Progress::default(),
             probe: Probe::default(),
         };
     };
@@ -174,6 +179,9 @@ pub(crate) fn estimate(
     let now = capped(memory.working_set() + returning(memory, anon_rate) + cache, memory.max);
     let faded = toward(last.demand, now, passed, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
+    let missing = missing(memory, last.demand, cache);
+    let user_ppm = user_ppm(&last.seen, &seen, passed);
+    let waited = time_waited(&last, memory, &seen, passed);
     Estimate {
         at,
         demand,
@@ -187,9 +195,10 @@ pub(crate) fn estimate(
         stall: last.stall.next(memory.pressure, passed),
         heat: last.heat.next(
             passed,
-            missing(memory, last.demand, cache),
-            time_waited(&last, memory, &seen, passed),
+            missing,
+            waited.map(|waited| last.progress.lost(waited, user_ppm)),
         ),
+        progress: last.progress.next(passed, user_ppm, missing >= LEAST_MISSING),
         probe: last.probe,
     }
 }
@@ -234,6 +243,15 @@ fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
     let away = memory.swap - memory.swapcached;
     let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
     away.min(Bytes(wanted))
+}
+
+/// Time that its own code had, in millionths of a processor.
+fn user_ppm(before: &Activity, now: &Activity, passed: Millis) -> Option<u32> {
+    // Who stands still is asked for nothing.
+    if before.is_frozen || now.is_frozen {
+        return None;
+    }
+    u32::try_from(per_sec(before.user_usec?, now.user_usec?, passed)).ok()
 }
 
 /// Part of its time that each task waited for what had been in memory ([`crate::waiting`]). The kernel's memory pressure

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 /// How fast what was seen is forgotten.
 const HALF_LIFE: Millis = Millis(30_000);
 /// Less than this part missing explains no waiting.
-const LEAST_MISSING: f64 = 0.02;
+pub(crate) const LEAST_MISSING: f64 = 0.02;
 /// Where nobody stalls for more than this part of the time nobody suffers, and from the second on heats
 /// count in full.
 const QUIET: f64 = 0.01;

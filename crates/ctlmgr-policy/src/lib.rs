@@ -24,6 +24,7 @@ mod order;
 pub mod pins;
 pub mod placement;
 mod probe;
+mod progress;
 mod reclaim;
 pub mod replay;
 mod scene;

@@ -283,7 +283,9 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         ..memory(set.resident)
     };
     let (is_frozen, is_to_freeze) = (set.is_frozen, set.is_frozen);
-    let activity = Activity { is_populated: true, is_frozen, is_to_freeze, ..Activity::default() };
+    let user_usec = Some(set.user_usec);
+    let activity =
+        Activity { is_populated: true, is_frozen, is_to_freeze, user_usec, ..Activity::default() };
     Group { path: CgroupPath::new(path), id, memory, activity }
 }
 

@@ -9,6 +9,9 @@ const GROW_PER_SEC: Bytes = Bytes::mib(200);
 /// What one fault from swap costs its thread where the disk has nothing else to do.
 pub(crate) const FAULT_SECS: f64 = 0.001;
 
+/// What its own code costs in a second in which it makes all its touches, in microseconds.
+const USER_USEC_PER_SEC: f64 = 200_000.0;
+
 /// One workload.
 #[derive(Debug, Clone)]
 pub struct Set {
@@ -50,6 +53,8 @@ pub struct Set {
     /// cent.
     pub(crate) stalled_usec: [u64; 2],
     pub(crate) stall_pct: [f64; 2],
+    /// Processor time of its own code, in microseconds.
+    pub(crate) user_usec: u64,
 }
 
 impl Set {
@@ -77,6 +82,7 @@ impl Set {
             coming_back: Bytes::ZERO,
             stalled_usec: [0; 2],
             stall_pct: [0.0; 2],
+            user_usec: 0,
         }
     }
 
@@ -187,6 +193,7 @@ impl Set {
     }
 
     pub(crate) fn feel(&mut self) {
+        self.user_usec += whole(self.pace * USER_USEC_PER_SEC);
         // Threads wait independently of each other.
         let threads = f64::from(self.threads);
         let parts = [1.0 - self.pace.powf(threads), (1.0 - self.pace).powf(threads)];
