@@ -145,29 +145,8 @@ pub(crate) fn estimate(
     memory: &MemorySample,
     seen: Activity,
 ) -> Estimate {
+    let Some(last) = last else { return first(at, memory, seen) };
     let refaults = memory.refault_anon + memory.refault_file;
-    let Some(last) = last else {
-        // No rate is known yet, and unknown must not tighten: all of its swap may be wanted.
-        let demand = capped(memory.working_set() + (memory.swap - memory.swapcached), memory.max);
-        let doing = Doing { is_frozen: seen.is_frozen, ..Doing::default() };
-        let stall = Stall::default().next(memory.pressure, Millis(0));
-        let (basis, refaults_per_sec) = (demand, 0);
-        return Estimate {
-            at,
-            demand,
-            basis,
-            refaults,
-            refaults_anon: memory.refault_anon,
-            activated: Some(memory.activate_file),
-            refaults_per_sec,
-            seen,
-            doing,
-            stall,
-            heat: Heat::default(),
-            progress: Progress::default(),
-            probe: Probe::default(),
-        };
-    };
     let passed = at.since(last.at);
     let (rate, doing) = match passed.0 {
         0 => (last.refaults_per_sec, last.doing),
@@ -200,6 +179,27 @@ pub(crate) fn estimate(
         ),
         progress: last.progress.next(passed, user_ppm, missing >= LEAST_MISSING),
         probe: last.probe,
+    }
+}
+
+/// What is made of the first sample. No rate is known yet, and unknown must not tighten: all of its swap may
+/// be wanted.
+fn first(at: Millis, memory: &MemorySample, seen: Activity) -> Estimate {
+    let demand = capped(memory.working_set() + (memory.swap - memory.swapcached), memory.max);
+    Estimate {
+        at,
+        demand,
+        basis: demand,
+        refaults: memory.refault_anon + memory.refault_file,
+        refaults_anon: memory.refault_anon,
+        activated: Some(memory.activate_file),
+        refaults_per_sec: 0,
+        seen,
+        doing: Doing { is_frozen: seen.is_frozen, ..Doing::default() },
+        stall: Stall::default().next(memory.pressure, Millis(0)),
+        heat: Heat::default(),
+        progress: Progress::default(),
+        probe: Probe::default(),
     }
 }
 
@@ -303,7 +303,7 @@ fn capped(demand: Bytes, max: Limit) -> Bytes {
     clippy::cast_sign_loss,
     reason = "amounts up to 2^53 are exact, and the result lies between two of them"
 )]
-fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) -> Bytes {
+pub(crate) fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) -> Bytes {
     if half_life.0 == 0 {
         return to;
     }

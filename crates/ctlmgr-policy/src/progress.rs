@@ -22,8 +22,10 @@
 //! Never less than pressure says; with its usual rate no more than that; without evidence, without a usual
 //! rate, or without the counter it is what pressure says.
 
-use ctlmgr_model::Millis;
+use ctlmgr_model::{Bytes, Millis};
 use serde::{Deserialize, Serialize};
+
+use crate::demand::toward;
 
 /// How fast the usual rate follows while nothing is missing, and while something is.
 const FOLLOW: Millis = Millis(15_000);
@@ -49,7 +51,8 @@ impl Progress {
             None => (!is_missing).then_some(now),
             Some(usual) => {
                 let half_life = if is_missing { FORGET } else { FOLLOW };
-                Some(toward(usual, now, passed, half_life))
+                let rate = |ppm: u32| Bytes(ppm.into());
+                u32::try_from(toward(rate(usual), rate(now), passed, half_life).0).ok()
             }
         };
         Progress { usual_ppm }
@@ -61,18 +64,6 @@ impl Progress {
         let lost = usual.zip(user_ppm).map(|(usual, now)| 1.0 - f64::from(now) / f64::from(usual));
         lost.map_or(waited, |lost| lost.max(waited))
     }
-}
-
-/// Moves `from` towards `to`, half the way per `half_life`.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a mean of two values lies between them; times need no exact milliseconds"
-)]
-fn toward(from: u32, to: u32, passed: Millis, half_life: Millis) -> u32 {
-    let keep = (-(passed.0 as f64) / half_life.0 as f64).exp2();
-    (f64::from(to) + (f64::from(from) - f64::from(to)) * keep) as u32
 }
 
 #[cfg(test)]
