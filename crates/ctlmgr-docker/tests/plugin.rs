@@ -17,6 +17,7 @@ use ctlmgr_docker::ask::{self, Daemon, Leave, Start};
 use ctlmgr_docker::held::{Held, since_boot_ms};
 use ctlmgr_docker::plugin::{Plugin, serve};
 use hyper::Method;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
@@ -159,6 +160,9 @@ fn busy_daemon(socket: &Path) -> Arc<Mutex<Crowd>> {
 /// As by a large compose project: none is lost, none is let go twice, none is answered for another.
 #[tokio::test]
 async fn five_hundred_starts_at_once() {
+    // Both ends of each connection are this process's.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
     let world = Arc::new(World::new(Duration::from_secs(60)));
     let crowd = busy_daemon(&world.daemon());
     let start = |n: u32| {

@@ -15,7 +15,7 @@
 //! # Algorithm
 //! The usual rate is a mean that follows by half per [`FOLLOW`] while nothing is missing, and by half per
 //! [`FORGET`] while something is: what was usual an hour ago says nothing. Below [`LEAST`] of a processor it
-//! is noise. The part lost counts only while pressure alone is at least [`EVIDENT`]; one that is asked for
+//! is noise. The part lost counts the more the more pressure alone is above [`EVIDENT`]; one that is asked for
 //! less, and does not wait, loses nothing.
 //!
 //! # Properties
@@ -32,7 +32,8 @@ const FOLLOW: Millis = Millis(15_000);
 const FORGET: Millis = Millis(600_000);
 /// Less user time than this says nothing, in millionths of a processor: the kernel counts it by ticks.
 const LEAST: u32 = 20_000;
-/// Who waits for less than this part of its time by pressure may simply be asked for less.
+/// Who waits for less than this part of its time by pressure may simply be asked for less; from twice as much
+/// on what it lost counts in full.
 const EVIDENT: f64 = 0.1;
 
 /// What is remembered of one workload.
@@ -60,9 +61,10 @@ impl Progress {
 
     /// The part of its time, 0–1, that it lost, where pressure says that it waited for `waited` of it.
     pub(crate) fn lost(self, waited: f64, user_ppm: Option<u32>) -> f64 {
-        let usual = self.usual_ppm.filter(|usual| *usual >= LEAST && waited >= EVIDENT);
+        let usual = self.usual_ppm.filter(|usual| *usual >= LEAST);
         let lost = usual.zip(user_ppm).map(|(usual, now)| 1.0 - f64::from(now) / f64::from(usual));
-        lost.map_or(waited, |lost| lost.max(waited))
+        let more = (lost.unwrap_or_default() - waited).max(0.0);
+        waited + more * ((waited - EVIDENT) / EVIDENT).clamp(0.0, 1.0)
     }
 }
 
@@ -105,6 +107,8 @@ mod tests {
             let lost = progress.lost(waited, Some(now));
             prop_assert!(lost >= waited && lost <= 1.0);
             prop_assert_eq!(progress.lost(waited, Some(usual.saturating_add(more))), waited);
+            let little_more = progress.lost((waited + 0.001).min(1.0), Some(now));
+            prop_assert!(little_more >= lost && little_more < lost + 0.02, "no cliff: {lost} {little_more}");
             prop_assert_eq!(progress.lost(waited, None), waited);
             prop_assert_eq!(Progress::default().lost(waited, Some(now)), waited);
         }

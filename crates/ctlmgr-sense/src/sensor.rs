@@ -51,7 +51,7 @@ pub struct Glance {
 pub struct Look {
     /// Since each was made, by full id; only those with a process in them.
     pub io: BTreeMap<String, Io>,
-    /// Their memory, as far as it could be read.
+    /// Memory of those that do not stand still, as far as it could be read.
     pub memory: BTreeMap<String, MemorySample>,
     /// `/proc/pressure/io`.
     pub io_pressure: Option<Pressure>,
@@ -139,7 +139,7 @@ impl Sensor {
                 if activity.is_populated {
                     let shape = trace.and_then(|trace| shape(&dir, trace));
                     let disk = activity.io.disk.filter(|disk| !self.is_stacked(*disk));
-                    let held = read_memory(&dir).ok().flatten();
+                    let held = read_memory(&dir).ok().flatten().filter(|_| !activity.is_frozen);
                     memory.extend(held.map(|held| (id.clone(), held)));
                     io.insert(id, Io { shape, disk, ..activity.io });
                 }

@@ -33,6 +33,8 @@ pub(crate) async fn record(client: &Client, file: &Path, seconds: u64) -> Result
     let mut out = options.open(file).with_context(failed)?;
     let until = Instant::now() + Duration::from_secs(seconds);
     let (mut next, mut count) = (None, 0);
+    // One for all: an interrupt that comes during a question counts, too.
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     while Instant::now() < until {
         let path = next.map_or("/v1/record".to_owned(), |n| format!("/v1/record?from={n}"));
         for Numbered { number, event } in client.get::<Vec<Numbered>>(&path).await? {
@@ -41,7 +43,7 @@ pub(crate) async fn record(client: &Client, file: &Path, seconds: u64) -> Result
             count += 1;
         }
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => break,
+            _ = &mut interrupted => break,
             () = tokio::time::sleep(EVERY) => {}
         }
     }

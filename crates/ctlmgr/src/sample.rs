@@ -111,6 +111,7 @@ impl Sampling<'_> {
                 let rest = p.key.strip_prefix(image);
                 let is_its = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#'));
                 is_its
+                    && p.profile.starts > 0
                     && before.iter().all(|b| b.key != p.key || b.profile.starts < p.profile.starts)
             };
             let queue: Queue = self.get("/v1/queue")?;

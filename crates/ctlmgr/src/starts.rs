@@ -199,7 +199,7 @@ fn start(profile: &Profile) {
     let mean = |bytes: u64, requests: u64| Bytes(bytes / requests.max(1));
     for (what, value) in [
         ("character", profile.character.to_string()),
-        ("starts", format!("{}, the last {}", profile.starts, age(profile.learned_unix))),
+        ("starts", format!("{}; last learned from {}", profile.starts, age(profile.learned_unix))),
         ("sure", format!("{} % of the last starts were like that", profile.confidence.0)),
         ("lasts", format!("{} ms", profile.lasts.0)),
         ("reads", format!("{} in {} requests of {}", io.read, io.reads, mean(io.read.0, io.reads))),

@@ -7,7 +7,7 @@
 use std::str::FromStr;
 
 use anyhow::anyhow;
-use ctlmgr_model::{Bound, Bytes, Plan, Verdict, Weight, WorkloadName};
+use ctlmgr_model::{Bound, Bytes, Plan, Verdict, VerdictKind, Weight, WorkloadName};
 use ctlmgr_policy::share::{Claim, divide};
 use serde::Serialize;
 
@@ -56,7 +56,12 @@ pub(crate) fn compare(
         let (name, weight) = split(text, '=', "NAME=WEIGHT")?;
         let weight = weight_of(weight)?;
         let mut found = parties.iter_mut().filter(|(_, v)| v.is_some_and(|v| v.name.0 == name));
-        found.next().ok_or_else(|| unknown(plan, name))?.0.weight = weight;
+        let (claim, verdict) = found.next().ok_or_else(|| unknown(plan, name))?;
+        if verdict.is_some_and(|v| v.kind == VerdictKind::Bystander) {
+            let message = anyhow!("`{name}` is not managed, so no weight of its own counts");
+            return Err(Failure::bad_input(message));
+        }
+        claim.weight = weight;
     }
     for (i, text) in asked.add.iter().enumerate() {
         let (size, weight) = split(text, '@', "SIZE@WEIGHT")?;
@@ -188,6 +193,11 @@ mod tests {
             (failure.status, failure.to_string()),
             (2, "no workload `c`; there are: a, b".into())
         );
+        let mut spared = plan();
+        spared.verdicts[0].kind = VerdictKind::Bystander;
+        let asked = WhatIf { weight: vec!["a=300".into()], ..WhatIf::default() };
+        let failure = compare(&spared, &asked, weight).unwrap_err();
+        assert!(failure.to_string().contains("`a` is not managed"), "{failure}");
         let failure = fail(WhatIf { add: vec!["1G".into()], ..WhatIf::default() });
         assert_eq!(failure.to_string(), "`1G` is not of the form SIZE@WEIGHT");
         assert_eq!(fail(WhatIf { capacity: Some("lots".into()), ..WhatIf::default() }).status, 2);

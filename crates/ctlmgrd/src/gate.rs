@@ -26,9 +26,7 @@ use ctlmgr_api::{
     Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
     StartRequest,
 };
-use ctlmgr_model::{
-    ContainerFacts, DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings,
-};
+use ctlmgr_model::{DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings};
 use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
 use ctlmgr_sense::{Containers, Look, Sensor, Started};
 use ctlmgr_store::Profiles;
@@ -56,8 +54,6 @@ pub(crate) enum Question {
 
 /// While somebody waits or starts, the gate moves this often.
 const STEP: Duration = Duration::from_millis(250);
-/// While nothing happens and nobody runs it is woken by questions and by dockerd.
-const REST: Duration = Duration::from_secs(3600);
 
 /// What the gate is made of.
 pub(crate) struct Parts {
@@ -194,10 +190,13 @@ impl Gate {
         let now = Instant::now();
         self.sight.tracing.note().await;
         if let Some(look) = self.sight.take().await {
+            let is_of_all = self.running.end();
             // What could not be read is unknown, and nobody is absent from it.
             if let Some(look) = &look {
                 self.follow(look, now);
-                self.learn_running(look, now);
+                if is_of_all {
+                    self.learn_running(look, now);
+                }
             }
             let look = look.unwrap_or_default();
             let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
@@ -217,28 +216,6 @@ impl Gate {
                 self.running.begin(now);
             }
         }
-    }
-
-    fn runners(&self) -> impl Iterator<Item = &ContainerFacts> {
-        let is_watched = self.settings.starts.mode != Mode::Off;
-        self.containers.by_id.values().filter(move |f| is_watched && f.is_running)
-    }
-
-    /// How long nothing needs to be done while nobody wants to start.
-    fn rest(&self) -> Duration {
-        match self.runners().next() {
-            Some(_) => self.running.due_in(Instant::now()),
-            None => REST,
-        }
-    }
-
-    /// Learns from those that run, if the look was at them.
-    fn learn_running(&mut self, look: &Look, now: Instant) {
-        let has_started = |id: &str| self.starting.iter().all(|m| m.id() != Some(id));
-        let seen = self.running.take(look, has_started, now);
-        let known = |id: &str| self.containers.by_id.get(id).map(Known::key_of);
-        let seen: Vec<_> = seen.into_iter().filter_map(|(id, o)| Some((known(id)?, o))).collect();
-        self.learned.learn_running(seen.into_iter());
     }
 
     fn follow(&mut self, look: &Look, now: Instant) {
@@ -318,7 +295,9 @@ impl Gate {
         self.excused.retain(|_, since| now.duration_since(*since) < EXCUSED);
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
-            self.running.note();
+            if let Some(id) = member.id() {
+                self.running.note(id, member.last_look());
+            }
             let id = member.id().filter(|id| self.containers.by_id.contains_key(*id));
             if why == Some(gate::NOT_STARTED) {
                 self.excused.extend(id.map(|id| (id.to_owned(), now)));

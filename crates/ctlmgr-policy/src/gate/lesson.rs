@@ -202,7 +202,8 @@ pub fn learn_running(
             io: per_minute,
             lasts: MINUTE,
             alone: None,
-            steady_per_sec: per_sec(per_minute.moved(), MINUTE),
+            // Or its start would count for over as soon as it does no more than that.
+            steady_per_sec: Bytes::ZERO,
             confidence: running.confidence,
             learned_unix: 0,
             running: Some(running),
@@ -227,6 +228,9 @@ pub fn learn_alone(profile: &mut Profile, lasted: Millis) {
 
 /// What a profile says about a start to come; `stated` is what a label says of its character.
 pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
+    // One that is quiet while it runs may still do much to get there.
+    let is_quiet = |c| matches!(c, Character::Quiet | Character::Cpu);
+    let profile = profile.filter(|p| p.starts > 0 || !is_quiet(p.character));
     let character = stated.or(profile.map(|p| p.character));
     let reads =
         |c| matches!(c, Character::RandomRead | Character::SequentialRead | Character::Mixed);

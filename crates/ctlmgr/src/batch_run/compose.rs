@@ -109,7 +109,8 @@ async fn learned(client: &Client) -> Result<Learned, ctlmgr_api::ClientError> {
     Ok(Learned {
         profiles: profiles.into_iter().map(|p| (p.key, p.profile)).collect(),
         penalties: Penalties::new(penalties),
-        cache: account.map(|a| a.capacity - a.demand),
+        // Where there is none, one that needs some starts at a time.
+        cache: account.map(|a| (a.capacity - a.demand).max(Bytes(1))),
         cpus: cpus.and_then(|n| u64::try_from(n.get()).ok()),
     })
 }
@@ -127,10 +128,7 @@ fn running(project: &Project) -> Result<BTreeSet<String>, anyhow::Error> {
 fn needs(project: &Project, running: &BTreeSet<String>) -> Needs {
     let mut all = Needs::new();
     for (service, s) in &project.services {
-        // Only for the order: its failure is no matter.
-        let only_after =
-            |name: String| Need { name, condition: Condition::Started, is_required: false };
-        let mut before: Vec<Need> = labelled(project, running, s).map(only_after).collect();
+        let mut before = Vec::new();
         for (other, dependency) in &s.depends_on {
             let condition = match dependency.condition.as_str() {
                 "service_healthy" => Condition::Healthy,
@@ -143,19 +141,60 @@ fn needs(project: &Project, running: &BTreeSet<String>) -> Needs {
         }
         all.extend(names(project, service).into_iter().map(|name| (name, before.clone())));
     }
+    // Only for the order: their failure is no matter.
+    let only_after = |name| Need { name, condition: Condition::Started, is_required: false };
+    for (name, before) in labelled(project, running) {
+        all.entry(name).or_default().extend(before.into_iter().map(only_after));
+    }
     all
 }
 
-/// Containers of the project that are to start, and that the service's label names to come first.
-fn labelled<'a>(
-    project: &'a Project,
-    running: &'a BTreeSet<String>,
-    service: &'a Service,
-) -> impl Iterator<Item = String> + 'a {
-    let label = service.labels.get("ctlmgr.batch.after").map_or("", String::as_str);
-    let all: BTreeSet<String> = project.services.keys().flat_map(|s| names(project, s)).collect();
-    let is_meant = move |name: &String| all.contains(name) && !running.contains(name);
-    label.split(',').map(|name| name.trim().to_owned()).filter(is_meant)
+/// Names of containers that come before each.
+type Before = BTreeMap<String, BTreeSet<String>>;
+
+/// Those of the project that `depends_on` asks for.
+fn depended_on(project: &Project) -> Before {
+    let mut all = Before::new();
+    for (service, s) in &project.services {
+        let before: BTreeSet<String> =
+            s.depends_on.keys().flat_map(|other| names(project, other)).collect();
+        all.extend(names(project, service).into_iter().map(|name| (name, before.clone())));
+    }
+    all
+}
+
+/// Those of the project that do not run yet, and that labels ask for; but for what would go in a circle,
+/// which holds nobody, as at the gate.
+fn labelled(project: &Project, running: &BTreeSet<String>) -> Before {
+    let (mut all, mut own) = (depended_on(project), Before::new());
+    for (service, s) in &project.services {
+        let label = s.labels.get("ctlmgr.batch.after").map_or("", String::as_str);
+        let asked: Vec<&str> = label.split(',').map(str::trim).collect();
+        for name in names(project, service) {
+            for other in &asked {
+                let is_meant = all.contains_key(*other) && !running.contains(*other);
+                if is_meant && !comes_after(&all, other, &name) {
+                    all.entry(name.clone()).or_default().insert((*other).to_owned());
+                    own.entry(name.clone()).or_default().insert((*other).to_owned());
+                }
+            }
+        }
+    }
+    own
+}
+
+/// Whether `name` is `other`, or comes after it, through however many.
+fn comes_after(all: &Before, name: &str, other: &str) -> bool {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![name]);
+    while let Some(name) = open.pop() {
+        if name == other {
+            return true;
+        }
+        if seen.insert(name) {
+            open.extend(all.get(name).into_iter().flatten().map(String::as_str));
+        }
+    }
+    false
 }
 
 fn read(config: &str) -> Result<Project, anyhow::Error> {
@@ -202,6 +241,7 @@ fn input(
     if project.services.is_empty() {
         bail!("it has no services");
     }
+    let (depended_on, labelled) = (depended_on(project), labelled(project, running));
     let mut bins = Bins::default();
     let mut containers = Vec::new();
     for (service, s) in &project.services {
@@ -214,13 +254,11 @@ fn input(
         if let Some((name, _)) = s.depends_on.iter().find(missing) {
             bail!("service `{service}`: depends_on names `{name}`, which is none");
         }
-        let depends_on = s.depends_on.keys().flat_map(|name| names(project, name));
-        let after: BTreeSet<String> = depends_on
-            .filter(|name| !running.contains(name))
-            .chain(labelled(project, running, s))
-            .collect();
         let (uses, weight) = (known.uses(learned), known.weight);
         for name in names(project, service).into_iter().filter(|name| !running.contains(name)) {
+            let before = [&depended_on, &labelled].into_iter().filter_map(|all| all.get(&name));
+            let after: BTreeSet<&String> =
+                before.flatten().filter(|other| !running.contains(*other)).collect();
             containers.push(
                 json!({"name": name, "bin": bin, "after": after, "use": uses, "weight": weight}),
             );
@@ -263,7 +301,8 @@ impl Known {
             .map(|(text, place)| parse_weight(text).with_context(place))
             .transpose()?;
         let own = learned.profiles.get(&format!("{}/{service}", project.name));
-        let profile = own.or_else(|| sampled(&learned.profiles, s));
+        let of_image = || sampled(&learned.profiles, s).or(own);
+        let profile = own.filter(|p| p.starts > 0).or_else(of_image);
         let weight = weight.unwrap_or(Weight::DEFAULT).get();
         Ok(Known { traits: traits(profile, stated), weight })
     }
@@ -295,7 +334,10 @@ fn sampled<'a>(profiles: &'a BTreeMap<String, Profile>, service: &Service) -> Op
     let image = service.image.as_deref()?;
     let is_its =
         |key: &str| key.strip_prefix(image).is_some_and(|r| r.is_empty() || r.starts_with('#'));
-    let known = || profiles.iter().filter(|(key, _)| is_its(key)).map(|(_, profile)| profile);
+    let known = || {
+        let all = profiles.iter().filter(|(key, profile)| is_its(key) && profile.starts > 0);
+        all.map(|(_, profile)| profile)
+    };
     let latest = known().max_by_key(|p| p.learned_unix)?;
     let is_plain = service.command.is_null() && service.entrypoint.is_null();
     (is_plain && known().all(|p| p.character == latest.character)).then_some(latest)
@@ -387,12 +429,30 @@ mod tests {
         let needs = needs(&project, &up);
         let of_web: Vec<_> =
             needs["shop-web-1"].iter().map(|n| (n.name.as_str(), n.condition)).collect();
-        assert_eq!(of_web, [("the-cache", Condition::Started), ("shop-db-1", Condition::Healthy)]);
+        assert_eq!(of_web, [("shop-db-1", Condition::Healthy), ("the-cache", Condition::Started)]);
         assert!(
             crate::batch_plan::batches(r#"{"containers": [], "penalty": [], "bins": []}"#)
                 .unwrap()
                 .is_empty()
         );
+    }
+
+    /// What the file says wins; of labels alone, that of the service that comes first by name.
+    #[test]
+    fn labels_that_go_in_a_circle_hold_nobody() {
+        let labelled = |config: String, service: &str, after: &str| {
+            let labels =
+                format!(r#""image": "{service}", "labels": {{"ctlmgr.batch.after": "{after}"}}"#);
+            config.replace(&format!(r#""image": "{service}""#), &labels)
+        };
+        let config = CONFIG.replace(r#""labels": {"ctlmgr.batch.class": "random-write"}, "#, "");
+        let config = labelled(config, "db", "shop-web-1");
+        let config = labelled(config, "web", "shop-web-1, the-cache");
+        let config = labelled(config, "cache", "shop-web-2");
+        let batches = crate::batch_plan::batches(&planned(&config, &BTreeMap::new()).to_string());
+        let batches = batches.unwrap();
+        let expected = [["shop-db-1"], ["shop-web-2"], ["the-cache"], ["shop-web-1"]];
+        assert_eq!(batches, expected);
     }
 
     #[test]

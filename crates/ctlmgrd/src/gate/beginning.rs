@@ -22,6 +22,7 @@ impl Gate {
         let seen = std::mem::replace(&mut self.seen, containers.starts.clone());
         for id in containers.starts.iter().filter(|(id, n)| seen.get(*id) != Some(n)).map(|s| s.0) {
             let was_excused = self.excused.remove(id).is_some();
+            self.running.forget(id);
             let known = containers.by_id.get(id);
             let known = known.map(|facts| Known::of(facts, &self.settings, &self.learned));
             let is_it = |m: &&mut Member| match m.id() {

@@ -140,10 +140,12 @@ impl Learned {
         self.keep(news.into_iter().collect());
     }
 
-    pub fn keep(&mut self, news: Vec<(String, Profile)>) {
+    pub fn keep(&mut self, mut news: Vec<(String, Profile)>) {
         for (key, profile) in &news {
             self.keep_in_mind(key.clone(), profile.clone());
         }
+        // More at once than are kept.
+        news.retain(|(key, _)| self.by_key.contains_key(key));
         if !news.is_empty() {
             self.write(move |store| store.put(news.iter().map(|(key, p)| (key.as_str(), p))));
         }

@@ -110,6 +110,11 @@ impl Member {
         known.or_else(|| Some(self.asked.as_str()).filter(is_full))
     }
 
+    /// What it had done at the last look, and when that was.
+    pub fn last_look(&self) -> Option<(Io, Instant)> {
+        self.last
+    }
+
     pub fn traits(&self) -> Traits {
         self.known.as_ref().map_or(Traits::default(), |k| k.traits)
     }

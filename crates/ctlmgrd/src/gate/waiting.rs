@@ -56,8 +56,10 @@ impl Known {
     fn keyed(facts: &ContainerFacts, key: String, settings: &Settings, learned: &Learned) -> Known {
         let workload = Workload::unstarted(facts.clone());
         let entitlement = entitlement(settings, &workload);
-        // Of a service that was never seen its image may have been, by sampling.
-        let profile = learned.get(&key).or_else(|| learned.get(&image_key(&workload, facts)));
+        // Of a service that was never seen to start its image may have been, by sampling.
+        let own = learned.get(&key);
+        let of_image = || learned.get(&image_key(&workload, facts)).or(own);
+        let profile = own.filter(|p| p.starts > 0).or_else(of_image);
         let stated = workload.label("ctlmgr.batch.class").and_then(|text| text.parse().ok());
         let after = workload.label("ctlmgr.batch.after").unwrap_or_default();
         let names = after.split(',').map(str::trim).filter(|name| !name.is_empty());

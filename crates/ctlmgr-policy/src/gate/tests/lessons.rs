@@ -101,6 +101,9 @@ fn what_one_does_that_runs_is_kept_beside_its_starts() {
     assert_eq!((running.working_set, running.page_cache), (Bytes::mib(150), Bytes::mib(200)));
     assert_eq!(traits(Some(&first), None).character, Some(Character::RandomRead));
     assert_eq!(traits(Some(&first), None).cache, Bytes::ZERO, "of its start nothing is known");
+    let resting = learn_running(None, Io::default(), Millis(60_000), &memory);
+    assert_eq!(resting.running.unwrap().character, Character::Quiet);
+    assert_eq!(traits(Some(&resting), None), Traits::default(), "how it gets there is not known");
     // Its first start counts by itself, and does not change what is known of it running.
     let writes = Io { written: Bytes::mib(200), writes: 200, ..Io::default() };
     let started = learn(Some(&first), writes, Millis(2000), None);
