@@ -83,7 +83,7 @@ pub(super) fn problem(
     let running = running(&project).unwrap_or_default();
     if !running.is_empty() {
         let names: Vec<&str> = running.iter().map(String::as_str).collect();
-        eprintln!("ctlmgr: {} runs already and is left alone", names.join(", "));
+        eprintln!("ctlmgr: up already, and left alone: {}", names.join(", "));
     }
     let input = input(&project, &learned, &running);
     let input = input.with_context(|| format!("failed to plan {name}"))?;
