@@ -293,6 +293,9 @@ impl Gate {
             .partition(|(why, _)| why.is_some());
         self.starting = left.into_iter().map(|(_, member)| member).collect();
         self.excused.retain(|_, since| now.duration_since(*since) < EXCUSED);
+        if !done.is_empty() {
+            self.running.keep(|id| self.containers.by_id.contains_key(id));
+        }
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
             if let Some(id) = member.id() {

@@ -53,6 +53,11 @@ impl Running {
         self.last.remove(id);
     }
 
+    /// Forgets those that are gone: jobs come and go without anybody being looked at.
+    pub fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.last.retain(|id, _| is_there(id));
+    }
+
     /// In how long the next look is to be taken.
     pub fn due_in(&self, now: Instant) -> Duration {
         self.between.saturating_sub(now.duration_since(self.looked_at))
@@ -180,6 +185,9 @@ mod tests {
         running.note("db", Some((Io { read: Bytes::mib(19), ..Io::default() }, at(160))));
         let seen = take(&mut running, 29, 180, |_| true);
         assert_eq!(seen, [("db".to_owned(), Bytes::mib(10), Millis(20_000))]);
+        running.note("job", Some((Io::default(), at(190))));
+        running.keep(|id| id != "job");
+        assert!(!running.last.contains_key("job") && running.last.contains_key("db"));
         // A look that has failed, or was at others, is none at all of them.
         running.begin(at(200));
         assert!(running.end() && !running.end());
