@@ -50,7 +50,8 @@ pub const KEYS: &[Key] = &[
         "hysteresis",
         "percentage, 0–50 %",
         "\"2%\"",
-        "A change of memory.low smaller than this part of its value is not written.",
+        "A change of memory.low smaller than this part of its value is not written; one that turns round takes \
+         twice as much for each turn within the last minute.",
     ),
     key(
         "memory",

@@ -34,6 +34,7 @@ mod state;
 #[cfg(test)]
 mod testing;
 mod throttle;
+mod turns;
 mod verdict;
 mod waiting;
 mod work;

@@ -288,7 +288,10 @@ impl<'a> Context<'a> {
         // A floor is what was said, however small.
         let band = match knob {
             Knob::MemoryMin => observed.scaled(self.settings.memory.hysteresis),
-            _ => self.dead_band(observed),
+            _ => {
+                let turns = self.state.turns(wanted.group, knob);
+                turns.widened(self.dead_band(observed), observed, to, self.snapshot.at)
+            }
         };
         if observed.abs_diff(to) < band {
             return None;

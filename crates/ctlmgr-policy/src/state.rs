@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::demand::Estimate;
 use crate::scene::Tension;
+use crate::turns::Turns;
 
 /// Memory between decisions. A value like any other: clone it, compare it, replay with it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct State {
 pub(crate) struct Written {
     pub(crate) saved: Saved,
     pub(crate) at: Millis,
+    /// How it was moved to and fro.
+    #[serde(default)]
+    pub(crate) turns: Turns,
 }
 
 /// A map whose keys are no text, as a list of pairs.
@@ -86,7 +90,7 @@ impl State {
     pub fn adopt(&mut self, saved: &Saved) {
         // Lists are of the placement job.
         if !saved.knob.is_list() {
-            let written = Written { saved: saved.clone(), at: Millis(0) };
+            let written = Written { saved: saved.clone(), at: Millis(0), turns: Turns::default() };
             self.written.insert((saved.path.clone(), saved.knob), written);
         }
     }
@@ -103,13 +107,16 @@ impl State {
     pub fn learn(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
         match step.action {
             Action::Set { .. } if *outcome == Outcome::Overtaken => {}
-            Action::Set { knob, .. } => {
+            Action::Set { knob, from, to, .. } => {
                 let Some(mut saved) = step.to_save() else { return };
                 // On and off are few values: the one from before may soon be another's will.
                 if knob == Knob::LruGen && *outcome == Outcome::Done {
                     saved.before = saved.ours.clone();
                 }
-                self.written.insert((step.path.clone(), knob), Written { saved, at });
+                let key = (step.path.clone(), knob);
+                let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
+                let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
+                self.written.insert(key, Written { saved, at, turns });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
             Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),
@@ -189,6 +196,12 @@ impl State {
             }
             _ => observed,
         }
+    }
+
+    /// The way that the knob of this very cgroup was moved of late.
+    pub(crate) fn turns(&self, group: &Group, knob: Knob) -> Turns {
+        let written = self.of(group, knob).filter(|w| w.saved.id == group.id);
+        written.map_or(Turns::default(), |w| w.turns)
     }
 
     /// Whether another writer changed the knob since we wrote it.
