@@ -13,7 +13,9 @@
 //! kernel counts it as of the working set (`workingset_activate_file`). The rate of that says how much
 //! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
 //! much more is missing ([`GROWTH_SECS`]). Rises count at once, falls decay, so that a short dip does not
-//! cost the protection that the next burst needs.
+//! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
+//! needs, so only the time in which it did not wait counts: page cache that was taken long ago is of no working set to
+//! the kernel when it comes back, and its owner would lose its claim because it was robbed of it.
 //!
 //! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
 //! does not earn entitlement (design §5).
@@ -23,7 +25,7 @@
 //! basis lies between its old value and demand; at first sight everything in swap counts, because
 //! what is not known must not tighten anything. A scan that fills page cache asks for nothing, nor
 //! does it make cold swap look warm; cache that is missed asks for what there is of it and more; a fork server counts what it shares once; a burst counts at
-//! once and fades; a leak does not earn basis.
+//! once and fades; a leak does not earn basis; who waits for what was taken from it keeps its claim.
 
 use ctlmgr_model::{
     Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis, Pressure,
@@ -156,11 +158,11 @@ pub(crate) fn estimate(
     let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
     let cache = needed_cache(memory, cache_rate);
     let now = capped(memory.working_set() + returning(memory, anon_rate) + cache, memory.max);
-    let faded = toward(last.demand, now, passed, settings.demand_half_life);
+    let waited = time_waited(&last, memory, &seen, passed);
+    let faded = toward(last.demand, now, not_waited(passed, waited), settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
     let missing = missing(memory, last.demand, cache);
     let user_ppm = user_ppm(&last.seen, &seen, passed);
-    let waited = time_waited(&last, memory, &seen, passed);
     Estimate {
         at,
         demand,
@@ -180,6 +182,17 @@ pub(crate) fn estimate(
         progress: last.progress.next(passed, user_ppm, missing >= LEAST_MISSING),
         probe: last.probe,
     }
+}
+
+/// The part of the time in which it could show what it needs.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a part, 0–1, of few milliseconds"
+)]
+fn not_waited(passed: Millis, waited: Option<f64>) -> Millis {
+    Millis((passed.0 as f64 * (1.0 - waited.unwrap_or(0.0))) as u64)
 }
 
 /// What is made of the first sample. No rate is known yet, and unknown must not tighten: all of its swap may
@@ -452,6 +465,41 @@ mod tests {
         let mut blind = memory(512);
         blind.pressure = None;
         assert_eq!(time_waited(&first, &blind, &at(1, 2), Millis(1000)), None);
+    }
+
+    /// Without swap the kernel takes page cache of whoever has some; what comes back late is of no working set to it.
+    #[test]
+    fn who_was_robbed_of_its_page_cache_keeps_its_claim() {
+        let line = ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec: 0 };
+        let follow = |wait_usec_per_sec: u64| {
+            let robbed = |second: u64| MemorySample {
+                inactive_file: Bytes::mib(20),
+                refault_file: second * 5000,
+                activate_file: second.min(10) * 5000,
+                pressure: Some(Pressure { some: line, full: line }),
+                ..sample(Bytes::mib(40))
+            };
+            let io = |second: u64| ctlmgr_model::Io {
+                read: Bytes(second * 5000 * Bytes::PAGE.0),
+                ..Default::default()
+            };
+            let mut last = None;
+            for second in 0..130 {
+                let waited = Some(second * wait_usec_per_sec);
+                let (disk_wait_usec, disk_wait_full_usec) = (waited, waited);
+                let seen = Activity {
+                    io: io(second),
+                    disk_wait_usec,
+                    disk_wait_full_usec,
+                    ..Activity::default()
+                };
+                let at = Millis(second * 1000);
+                last = Some(estimate(&settings(), last, at, &robbed(second), seen));
+            }
+            last.unwrap().demand
+        };
+        let (waits, does_not) = (follow(900_000), follow(0));
+        assert!(waits > Bytes::mib(80) && does_not < Bytes::mib(60), "{waits} {does_not}");
     }
 
     #[test]
