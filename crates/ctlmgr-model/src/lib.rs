@@ -7,6 +7,7 @@
 mod disk;
 mod group;
 mod knob;
+mod oomd;
 mod place;
 mod plan;
 mod quantity;
@@ -21,6 +22,7 @@ mod workload;
 pub use disk::{Disk, Io, Requests, SIZES, Shape};
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use knob::Knob;
+pub use oomd::{Oomd, Watched};
 pub use place::{
     CountTraffic, CpuUse, PlacePlan, PlaceReading, PlaceSettings, PlaceVerdict, PlaceWish, Tenant,
 };

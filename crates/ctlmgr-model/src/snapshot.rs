@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Group, Millis, Workload};
+use crate::{Bytes, Group, Millis, Oomd, Workload};
 
 /// One line of a PSI file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -94,6 +94,9 @@ pub struct Snapshot {
     pub bystanders: Vec<Group>,
     /// Ancestors of the workloads, without the root.
     pub ancestors: Vec<Group>,
+    /// When systemd-oomd kills.
+    #[serde(default)]
+    pub oomd: Oomd,
     /// What could not be read.
     pub gaps: Vec<Gap>,
 }

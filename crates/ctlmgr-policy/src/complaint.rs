@@ -1,11 +1,15 @@
 //! What could not be done as asked, in words for the operator.
 
+use std::collections::BTreeMap;
+
 use ctlmgr_model::{
-    Bytes, CapacityAccount, Knob, OnOverride, Percent, Settings, Snapshot, VerdictKind,
+    Bytes, CapacityAccount, CgroupPath, Group, Knob, OnOverride, Percent, Settings, Snapshot,
+    Source, VerdictKind,
 };
 
 use crate::aging;
 use crate::memory::read;
+use crate::oomd;
 use crate::state::State;
 use crate::verdict::Party;
 
@@ -33,20 +37,35 @@ pub(crate) fn complaints(
     if aging::is_foreign(state, snapshot) {
         out.push(format!("page aging (lru_gen) was changed by another writer; {then}"));
     }
-    let groups = snapshot.workloads.iter().map(|w| &w.group);
-    for group in groups.chain(&snapshot.bystanders).chain(&snapshot.ancestors) {
-        for knob in Knob::OF_CGROUP {
-            let observed = read(group, knob);
-            if state.was_overridden(group, knob, observed) {
-                out.push(format!(
-                    "{}: {knob} was changed to {} by another writer; {then}",
-                    group.path,
-                    knob.words(observed)
-                ));
-            }
-        }
-    }
+    out.extend(state.overridden.iter().map(|((path, knob), observed)| {
+        let to = knob.words(*observed);
+        format!("{path}: {knob} was changed to {to} by another writer; {then}")
+    }));
     out
+}
+
+/// Knobs of ours that have another writer's value now.
+pub(crate) fn overridden(
+    state: &State,
+    snapshot: &Snapshot,
+) -> BTreeMap<(CgroupPath, Knob), Bytes> {
+    let groups = snapshot.workloads.iter().map(|w| &w.group);
+    let groups = groups.chain(&snapshot.bystanders).chain(&snapshot.ancestors);
+    let knobs = groups.flat_map(|g| Knob::OF_CGROUP.map(|knob| (g, knob, read(g, knob))));
+    let foreign = knobs.filter(|(group, knob, value)| {
+        state.was_overridden(group, *knob, *value) && !is_promise(snapshot, group, *knob, *value)
+    });
+    foreign.map(|(group, knob, value)| ((group.path.clone(), knob), value)).collect()
+}
+
+/// A reservation that dockerd has just set is a promise to us, not a contest.
+fn is_promise(snapshot: &Snapshot, group: &Group, knob: Knob, observed: Bytes) -> bool {
+    let owner = snapshot.workloads.iter().find(|w| w.group.id == group.id);
+    let reservation = owner.and_then(|w| match &w.source {
+        Source::Container(facts) => facts.reservation.map(Bytes::page_floor),
+        Source::Unit(_) => None,
+    });
+    knob == Knob::MemoryLow && reservation == Some(observed)
 }
 
 /// What stands in the way of the whole.
@@ -63,6 +82,7 @@ pub(crate) fn troubles(
         out.push(format!("a headroom of {asked} is too much here; {} is kept", account.headroom));
     }
     out.extend(refused_floors(hard_at_most(state, account), parties));
+    out.extend(oomd::warnings(snapshot));
     if !snapshot.gaps.is_empty() {
         out.push("not everything could be read, so nothing is taken from anybody".to_owned());
     }

@@ -8,7 +8,7 @@
 //! # Algorithm
 //! For every ancestor: needed = prior + Σ protection of the managed workloads below it. Raise it
 //! to needed plus slack when it is below; lower it when it is far above. `prior` is what others
-//! had set: it is theirs and stays on top. An ancestor with nothing below it needs no cover.
+//! had set, or what units of others claim below if that is more: it is theirs and stays on top. An ancestor with nothing below it needs no cover.
 //!
 //! # Properties
 //! After the plan every ancestor is at least the sum of its managed workloads; an administrator's

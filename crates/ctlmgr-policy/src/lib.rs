@@ -20,6 +20,7 @@ mod kill;
 mod ladder;
 mod linear;
 mod memory;
+mod oomd;
 mod order;
 pub mod pins;
 pub mod placement;

@@ -24,12 +24,12 @@
 use std::collections::BTreeSet;
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, OnOverride,
+    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, OnOverride,
     PageAging, Plan, Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
 };
 
 use crate::aging::age;
-use crate::complaint::{complaints, hard_at_most, troubles};
+use crate::complaint::{complaints, hard_at_most, overridden, troubles};
 use crate::cover;
 use crate::demand::{Estimate, estimate_all};
 use crate::freeze::{AWAKE, Frozen};
@@ -56,6 +56,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
         estimates.extend(unread);
     }
     let mut state = State { estimates, ..state };
+    state.note_overridden(overridden(&state, snapshot));
     let parties = parties(settings, &state, snapshot);
     let demand = parties.iter().map(|p| p.estimate.demand).sum();
     let account = crate::capacity::account(&settings.memory, snapshot, demand);
@@ -196,15 +197,17 @@ impl<'a> Context<'a> {
 
     /// Notes for each workload the strongest rung in force.
     fn mark_rungs(&self, verdicts: &mut [Verdict], steps: &[Step], braked: &BTreeSet<CgroupPath>) {
+        // What is only said is on no rung.
+        let is_acting = self.settings.memory.mode == Mode::Act;
         let is_reclaimed = |v: &Verdict| {
             let hits = |s: &Step| s.rung == Rung::Reclaim && v.path.is_within(&s.path);
-            v.held > v.share && steps.iter().any(hits)
+            is_acting && v.held > v.share && steps.iter().any(hits)
         };
         for v in verdicts {
             let has = |knob| self.state.written.contains_key(&(v.path.clone(), knob));
             let is_last = |s: &Step| s.rung == Rung::Kill && s.path == v.path;
             v.rung = match () {
-                () if steps.iter().any(is_last) => Some(Rung::Kill),
+                () if is_acting && steps.iter().any(is_last) => Some(Rung::Kill),
                 () if has(Knob::CgroupFreeze) => Some(Rung::Freeze),
                 () if has(Knob::MemoryHigh) && braked.contains(&v.path) => Some(Rung::Throttle),
                 () if is_reclaimed(v) => Some(Rung::Reclaim),
@@ -276,7 +279,7 @@ impl<'a> Context<'a> {
             let below = cover::below(ancestor, after.iter().copied());
             if below > Bytes::ZERO {
                 kept.insert(ancestor.path.clone());
-                steps.extend(self.cover(knob, ancestor, below));
+                steps.extend(self.cover(knob, ancestor, below, self.beside(knob, ancestor)));
             }
         }
         (steps, kept)
@@ -299,27 +302,24 @@ impl<'a> Context<'a> {
         self.step(knob, wanted.group, to, &wanted.why)
     }
 
-    fn cover(&self, knob: Knob, ancestor: &Group, below: Bytes) -> Option<Step> {
+    /// What units that are not ours claim below an ancestor, as far as they can use it: the kernel divides what the
+    /// ancestor has among all that claim of it.
+    fn beside(&self, knob: Knob, ancestor: &Group) -> Bytes {
+        let claim = |g: &'a Group| (g, read(g, knob).min(g.memory.current));
+        cover::below(ancestor, self.snapshot.bystanders.iter().map(claim))
+    }
+
+    fn cover(&self, knob: Knob, ancestor: &Group, below: Bytes, beside: Bytes) -> Option<Step> {
         let observed = read(ancestor, knob);
-        let prior = self.state.prior(ancestor, knob, observed);
+        // What others had set is for what they claim.
+        let prior = self.state.prior(ancestor, knob, observed).max(beside);
         let step = self.settings.memory.hysteresis_bytes;
         let to = cover::target(observed, prior, below, step)?;
         self.step(knob, ancestor, to, &format!("covers {below} of the workloads below it"))
     }
 
-    /// Whether another writer has changed the knob since; but a reservation that dockerd has just
-    /// set is a promise to us, not a contest.
     fn is_foreign(&self, group: &Group, knob: Knob) -> bool {
-        let observed = read(group, knob);
-        if !self.state.was_overridden(group, knob, observed) {
-            return false;
-        }
-        let owner = self.snapshot.workloads.iter().find(|w| w.group.id == group.id);
-        let reservation = owner.and_then(|w| match &w.source {
-            Source::Container(facts) => facts.reservation.map(Bytes::page_floor),
-            Source::Unit(_) => None,
-        });
-        knob != Knob::MemoryLow || reservation != Some(observed)
+        self.state.overridden.contains_key(&(group.path.clone(), knob))
     }
 
     /// A change smaller than this is not worth a write.
@@ -512,9 +512,10 @@ mod tests {
         snapshot.at = Millis(20_000);
         let small = snapshot.workloads[0].group.path.clone();
         let step = |plan: &Plan| plan.steps.iter().find(|s| s.path == small).cloned();
-        let (plan, _) = decide(&settings, state.clone(), &snapshot);
+        let (plan, seen) = decide(&settings, state.clone(), &snapshot);
         assert!(plan.complaints.iter().any(|c| c.contains("leaves it at that")));
-        assert_eq!(step(&plan), None);
+        assert_eq!((step(&plan), seen.overrides()), (None, 1));
+        assert_eq!(decide(&settings, seen, &snapshot).1.overrides(), 1, "the same is no news");
         settings.memory.on_override = OnOverride::Reassert;
         let (plan, _) = decide(&settings, state.clone(), &snapshot);
         assert!(plan.complaints.iter().any(|c| c.contains("writes its own again")));
@@ -525,8 +526,45 @@ mod tests {
         if let ctlmgr_model::Source::Container(facts) = &mut snapshot.workloads[0].source {
             facts.reservation = Some(M(7));
         }
-        let (plan, _) = decide(&settings, state, &snapshot);
+        let (plan, seen) = decide(&settings, state, &snapshot);
         assert!(step(&plan).is_some());
+        assert_eq!((plan.complaints.len(), seen.overrides()), (0, 0));
+    }
+
+    /// The kernel divides a slice's protection among all below it that claim of it.
+    #[test]
+    fn what_others_claim_below_a_slice_is_covered_too() {
+        let settings = Settings::default();
+        let cover = |claimed: u64, prior: u64| {
+            let mut other = group("a.slice/other.service", 30, M(50));
+            other.memory.low = M(claimed);
+            let mut snapshot =
+                host(M(1400), vec![container("web", 11, M(400), Some(M(400)))], vec![other]);
+            snapshot.ancestors[0].memory.low = M(prior);
+            let (plan, _) = decide(&settings, State::default(), &snapshot);
+            let cover = plan.steps.iter().find(|s| s.path.as_str() == "a.slice").map(target_of);
+            cover.unwrap_or(M(prior))
+        };
+        // The slack grows with it.
+        let more = |claimed, prior| (cover(claimed, prior) - cover(0, 0)).0 >> 20;
+        assert_eq!(more(40, 0), 40);
+        assert_eq!(more(500, 0), 51, "no more than it holds");
+        assert_eq!(more(40, 40), 40, "which somebody else has seen to already");
+    }
+
+    #[test]
+    fn what_is_only_said_is_on_no_rung() {
+        let mut settings = Settings::default();
+        let mut snapshot = pair(M(430), M(830));
+        (snapshot.host.mem_free, snapshot.host.mem_total) = (M(30), M(1300));
+        let mut rungs = |mode| {
+            settings.memory.mode = mode;
+            let (plan, _) = decide(&settings, State::default(), &snapshot);
+            assert!(plan.steps.iter().any(|s| s.rung == Rung::Reclaim));
+            plan.verdicts.iter().filter(|v| v.rung.is_some()).count()
+        };
+        assert_eq!(rungs(Mode::Observe), 0);
+        assert!(rungs(Mode::Act) > 0);
     }
 
     #[test]

@@ -146,10 +146,10 @@ mod tests {
     use super::*;
     use crate::testing::{container, group, host};
     use crate::{State, decide};
-    use ctlmgr_model::Settings;
+    use ctlmgr_model::{Percent, Settings};
 
-    /// What is asked for in all, with this much swap left.
-    fn asked(swap_free: Bytes) -> Bytes {
+    /// What is asked for in all, with this much swap left, and where systemd-oomd kills beyond so much of it.
+    fn asked(swap_free: Bytes, swap_limit: Option<Percent>) -> Bytes {
         let mib = Bytes::mib;
         let pair = ["hog", "web"].into_iter().zip([11, 12]).map(|(name, id)| {
             let mut workload = container(name, id, mib(1000), None);
@@ -158,7 +158,7 @@ mod tests {
             workload
         });
         let mut snapshot = host(mib(2100), pair.collect(), Vec::new());
-        snapshot.host.swap_free = swap_free;
+        (snapshot.host.swap_free, snapshot.oomd.swap_limit) = (swap_free, swap_limit);
         let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
         let amounts = plan.steps.iter().filter_map(|s| match s.action {
             Action::Reclaim { amount, .. } => Some(amount),
@@ -185,9 +185,16 @@ mod tests {
 
     #[test]
     fn without_swap_nothing_but_page_cache_is_asked_for() {
-        assert!(asked(Bytes::mib(1000)) > Bytes::mib(48));
+        assert!(asked(Bytes::mib(1000), None) > Bytes::mib(48));
         for swap_left in [Bytes::ZERO, Bytes::mib(1)] {
-            assert_eq!(asked(swap_left), Bytes::mib(16));
+            assert_eq!(asked(swap_left, None), Bytes::mib(16));
         }
+    }
+
+    #[test]
+    fn swap_is_not_filled_up_to_where_systemd_oomd_kills() {
+        // 2100 MiB of swap in all.
+        assert!(asked(Bytes::mib(320), Some(Percent(90))) > Bytes::mib(48));
+        assert_eq!(asked(Bytes::mib(310), Some(Percent(90))), Bytes::mib(16));
     }
 }

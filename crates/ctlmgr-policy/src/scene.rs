@@ -17,6 +17,7 @@ use ctlmgr_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::oomd;
 use crate::state::State;
 use crate::verdict::Party;
 
@@ -106,6 +107,12 @@ fn is_used_up(account: &CapacityAccount, host: &HostSample, since: Option<Millis
     account.is_contended() && !has_swap(host) && host.mem_available < enough
 }
 
+/// Whether there is swap that may be filled on our account.
+fn may_swap(snapshot: &Snapshot) -> bool {
+    let host = &snapshot.host;
+    has_swap(host) && host.swap_free > oomd::swap_to_leave(&snapshot.oomd, host)
+}
+
 /// Whether anonymous memory has anywhere to go.
 fn has_swap(host: &HostSample) -> bool {
     host.swap_free > host.swap_total.scaled(LAST_SWAP)
@@ -166,7 +173,7 @@ impl<'a, 's> Scene<'a, 's> {
     /// What can be taken from a group: without swap only page cache that is on no other's account.
     pub(crate) fn takeable(&self, group: &Group) -> Bytes {
         let memory = &group.memory;
-        match has_swap(&self.snapshot.host) {
+        match may_swap(self.snapshot) {
             true => memory.current,
             false => memory.active_file + memory.inactive_file,
         }

@@ -23,6 +23,11 @@ pub struct State {
     /// By path, not by id: the unit of a slice keeps our value while its cgroup goes and comes.
     #[serde(with = "pairs")]
     pub(crate) written: BTreeMap<(CgroupPath, Knob), Written>,
+    /// Those of them that have another writer's value now.
+    #[serde(with = "pairs")]
+    pub(crate) overridden: BTreeMap<(CgroupPath, Knob), Bytes>,
+    /// How often another writer's value was found.
+    pub(crate) overrides: u64,
     /// Since when the host is how tense.
     pub(crate) tension: Tension,
     /// Who was held back by memory.high last time.
@@ -98,6 +103,18 @@ impl State {
     /// Forgets every written knob, after an undo.
     pub fn forget_written(&mut self) {
         self.written.clear();
+    }
+
+    /// How often a value of another writer was found in a knob of ours.
+    pub fn overrides(&self) -> u64 {
+        self.overrides
+    }
+
+    /// Notes where another writer's value is now; the same one found again is no news.
+    pub(crate) fn note_overridden(&mut self, now: BTreeMap<(CgroupPath, Knob), Bytes>) {
+        let news = now.iter().filter(|(knob, value)| self.overridden.get(knob) != Some(value));
+        self.overrides += news.count() as u64;
+        self.overridden = now;
     }
 
     /// Learns what became of a step at time `at`.

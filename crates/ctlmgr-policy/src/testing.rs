@@ -55,6 +55,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
         ancestors: vec![group("a.slice", 1, held)],
         workloads,
         bystanders,
+        oomd: Oomd::default(),
         gaps: Vec::new(),
     }
 }

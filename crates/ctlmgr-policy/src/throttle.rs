@@ -29,10 +29,11 @@
 //! # Properties
 //! Never below the share nor below present use, a ramp never below the promise; never above what was
 //! there before; no new brake without PSI or with nobody suffering; nothing on who is spared; after a
-//! rest nothing is left.
+//! rest nothing is left; nothing where systemd-oomd could kill soon ([`crate::oomd`]).
 
 use ctlmgr_model::{Bytes, Group, Knob, Percent};
 
+use crate::oomd;
 use crate::scene::{Keeping, Scene};
 
 /// Standstill (`full`, 10 s) of the throttled one at which it is let off a little, in per cent.
@@ -61,7 +62,9 @@ pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
         let (high, why) = held.or_else(|| ramp(scene, keeping))?;
         Some(Throttled { group: keeping.party.group, high: high.page_ceil(), is_braked, why })
     };
-    let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party));
+    let is_close =
+        |k: &Keeping<'_, '_>| oomd::close(&scene.snapshot.oomd, &k.party.group.path).is_some();
+    let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party) && !is_close(k));
     may_be.filter_map(throttled).collect()
 }
 
@@ -87,7 +90,7 @@ fn brake(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Str
     let is_above_ceiling = group.memory.current > ceiling(keeping.share);
     let high = match (present, victim) {
         (Some(present), _) if scene.is_recently_uneasy() && is_above(keeping) => {
-            next(keeping, present)
+            next(scene, keeping, present)
         }
         (None, Some(_)) if scene.tense_for().is_some() && is_above_ceiling => fresh(keeping),
         _ => return None,
@@ -123,7 +126,7 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
     };
     let high = match present {
         Some(present) if is_over => {
-            let least = if stands_still(group) { ceiling(keeping.share) } else { entitled };
+            let least = if stands_still(scene, group) { ceiling(keeping.share) } else { entitled };
             present
                 .min(fresh)
                 .max(least.min(present + STEP))
@@ -148,8 +151,9 @@ fn is_over(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
 }
 
 /// Whether everything in it waits for memory.
-fn stands_still(group: &Group) -> bool {
-    group.memory.pressure.is_some_and(|p| p.full.avg10_pct >= GUARD)
+fn stands_still(scene: &Scene<'_, '_>, group: &Group) -> bool {
+    let guard = oomd::guard_pct(&scene.snapshot.oomd, &group.path, GUARD);
+    group.memory.pressure.is_some_and(|p| p.full.avg10_pct >= guard)
 }
 
 fn ceiling(share: Bytes) -> Bytes {
@@ -170,10 +174,10 @@ fn is_above(keeping: &Keeping<'_, '_>) -> bool {
     keeping.party.group.memory.current + STEP > keeping.share
 }
 
-fn next(keeping: &Keeping<'_, '_>, present: Bytes) -> Bytes {
+fn next(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, present: Bytes) -> Bytes {
     let group = keeping.party.group;
     let near = above_use(group).max(ceiling(keeping.share));
-    let next = match stands_still(group) {
+    let next = match stands_still(scene, group) {
         // Further away than this it is not ours that it runs into.
         true => (present + present.scaled(Percent(5)).max(STEP)).min(near + ROOM),
         false => present.min(near),

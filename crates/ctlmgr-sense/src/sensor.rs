@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, Result, chain};
 use ctlmgr_model::{
     Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Gap, Group, Io, MemorySample, Millis,
-    Pressure, Shape, Snapshot, Source, Workload, WorkloadName,
+    Oomd, Pressure, Shape, Snapshot, Source, Workload, WorkloadName,
 };
 use glob::Pattern;
 
@@ -32,6 +32,8 @@ pub struct Query {
     pub containers: BTreeMap<String, ContainerFacts>,
     /// Whether dockerd does not answer now: what it has not told before is unknown.
     pub is_docker_away: bool,
+    /// What systemd-oomd said that it watches.
+    pub oomd: Oomd,
 }
 
 /// What a cgroup asked of a disk, from whoever sees the requests that `io.stat` only counts.
@@ -260,7 +262,20 @@ impl Sensor {
         let above: BTreeSet<CgroupPath> =
             workloads.iter().flat_map(|w| w.group.path.ancestors()).collect();
         let ancestors = above.iter().filter_map(|path| reading.group(path)).collect();
-        Ok(Snapshot { at, host, workloads, bystanders, ancestors, gaps: reading.gaps })
+        let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
+        Ok(Snapshot { at, host, workloads, bystanders, ancestors, oomd, gaps })
+    }
+}
+
+impl Sensor {
+    /// What systemd-oomd watches, with how pressed it is now.
+    fn watched(&self, oomd: &Oomd, host: Option<Pressure>) -> Oomd {
+        let mut oomd = oomd.clone();
+        for (path, watched) in &mut oomd.watched {
+            let read = || read_memory(&self.cgroups.open(path).ok()??).ok()?;
+            watched.pressure = if path.is_root() { host } else { read().and_then(|m| m.pressure) };
+        }
+        oomd
     }
 }
 

@@ -16,8 +16,8 @@
 use crate::set::{FAULT_SECS, Set, take};
 use ctlmgr_model::{
     Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
-    LruFlavour, MemorySample, Millis, Outcome, Plan, Pressure, PressureLine, Snapshot, Source,
-    Step, Workload, WorkloadName,
+    LruFlavour, MemorySample, Millis, Oomd, Outcome, Percent, Plan, Pressure, PressureLine,
+    Snapshot, Source, Step, Watched, Workload, WorkloadName,
 };
 
 /// What becomes of a step if all goes well.
@@ -50,6 +50,8 @@ pub struct Kernel {
     pub lru: Lru,
     /// Faults that the disk serves in a second.
     pub faults_per_sec: f64,
+    /// Standstill of the whole above which systemd-oomd kills, where it runs.
+    pub oomd_limit: Option<Percent>,
     /// Whether the kernel counts PSI.
     pub has_psi: bool,
     /// memory.low of the slice that holds the managed sets.
@@ -73,6 +75,7 @@ impl Kernel {
             sets,
             lru,
             faults_per_sec: f64::INFINITY,
+            oomd_limit: None,
             has_psi: true,
             slice_low: Bytes::ZERO,
             now: Millis(1000),
@@ -203,8 +206,15 @@ impl Kernel {
                 memory: MemorySample { low: self.slice_low, ..memory(managed) },
                 activity: Activity::default(),
             }],
+            oomd: self.oomd(),
             gaps: Vec::new(),
         }
+    }
+
+    fn oomd(&self) -> Oomd {
+        let pressure = self.host().pressure;
+        let watched = |limit| (CgroupPath::new(""), Watched { limit, pressure });
+        Oomd { watched: self.oomd_limit.map(watched).into_iter().collect(), ..Oomd::default() }
     }
 
     /// Below this, global reclaim starts.

@@ -1,6 +1,6 @@
 //! Closed loop: feedback and throttling against the simulated kernel.
 
-use ctlmgr_model::{Action, Bytes, Controller, Mode, Rung, Settings, Step};
+use ctlmgr_model::{Action, Bytes, Controller, Mode, Percent, Rung, Settings, Step};
 use ctlmgr_policy::{State, check, decide};
 use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
 use proptest::prelude::*;
@@ -129,6 +129,31 @@ fn a_greedy_bystander_is_slowed_down_and_let_go_again() {
     world.kernel.sets[2].resident = mib(10);
     world.run(240);
     assert_eq!(world.kernel.sets[2].high, Bytes(u64::MAX), "calm: nothing is left of it");
+}
+
+/// Waiting at a limit of ours must not get anybody killed.
+#[test]
+fn nobody_has_a_limit_while_systemd_oomd_could_kill_soon() {
+    let sets = vec![Set::managed("web", mib(700), Some(mib(700)), 400)];
+    let run = |limit: Option<Percent>| {
+        let kernel =
+            Kernel { oomd_limit: limit, ..Kernel::new(mib(1470), Lru::Mglru, sets.clone()) };
+        let mut world = World::new(kernel, Controller::Both);
+        world.run(30);
+        world.kernel.sets.push(Set::bystander("hog", mib(4000)).hot(1.0));
+        (0..60)
+            .filter(|_| {
+                let stood_pct = world.kernel.snapshot().host.pressure.unwrap().full.avg10_pct;
+                world.run(1);
+                let is_close = limit.is_some_and(|limit| stood_pct >= f32::from(limit.0) / 2.0);
+                let has_limit = world.kernel.sets[1].high < Bytes(u64::MAX);
+                assert!(!is_close || !has_limit, "{stood_pct} %");
+                has_limit
+            })
+            .count()
+    };
+    let (alone, watched) = (run(None), run(Some(Percent(10))));
+    assert!(watched < alone, "{watched} of {alone} s");
 }
 
 #[test]

@@ -65,7 +65,9 @@ impl<U: UnitProperties> Daemon<U> {
         self.counters.cycles += 1;
         self.wakes.follow(snapshot);
         let state = std::mem::take(&mut self.state);
+        let known = state.overrides();
         let (plan, state) = decide(&self.settings, state, snapshot);
+        self.counters.overrides += state.overrides() - known;
         self.state = state;
         if plan.account.is_near_contention() {
             self.keep_pace();
@@ -167,7 +169,9 @@ impl<U: UnitProperties> Daemon<U> {
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
             Outcome::Overtaken => debug!(%path, %step, "use grew beyond it meanwhile"),
             Outcome::Overridden(value) => {
-                self.counters.overrides += 1;
+                // Of others it is found by the next reading; lists are read elsewhere.
+                let is_list = matches!(step.action, Action::Pin { .. } | Action::Unpin { .. });
+                self.counters.overrides += u64::from(is_list);
                 warn!(%path, %value, %step, "another writer was there at once");
             }
             Outcome::Failed(error) => {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use ctlmgr_act::{Actuator, SystemdBus, UnitProperties};
 use ctlmgr_api::{Counters, Reverted};
-use ctlmgr_model::{Gap, HostSample, Knob, Millis, Mode, Plan, Settings, Undone};
+use ctlmgr_model::{Gap, HostSample, Knob, Millis, Mode, Oomd, Plan, Settings, Undone};
 use ctlmgr_policy::State;
 use ctlmgr_sense::{Containers, Sensor, Wake, Wakes, watch_containers};
 use ctlmgr_store::Journal;
@@ -64,6 +64,7 @@ pub(crate) struct Daemon<U> {
     pub actuator: Arc<Actuator<U>>,
     pub journal: Option<SharedJournal>,
     pub containers: watch::Receiver<Containers>,
+    pub oomd: watch::Receiver<Oomd>,
     pub wakes: Wakes,
     pub reports: mpsc::Sender<Report>,
     pub busy: Busy,
@@ -155,7 +156,7 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
     tokio::spawn(watch_containers(places.docker(), publish));
     let (announce, settings_seen) = watch::channel(settings.clone());
     let daemon = Daemon {
-        wakes: Wakes::new(host, sensor.cgroups().clone(), wake_sender),
+        wakes: Wakes::new(host.clone(), sensor.cgroups().clone(), wake_sender),
         journal: open_journal(&places),
         sensor: Arc::new(sensor),
         actuator: Arc::new(actuator),
@@ -164,6 +165,7 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         settings,
         state: State::default(),
         containers: containers.clone(),
+        oomd: tasks::follow_oomd(host.clone()),
         reports: report_sender,
         busy: Busy::default(),
         calm: Calm::new(Instant::now()),

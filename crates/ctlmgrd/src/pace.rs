@@ -100,6 +100,7 @@ impl<U: UnitProperties> Daemon<U> {
             units: self.settings.units.clone(),
             is_docker_away: containers.version.is_none(),
             containers: containers.by_id,
+            oomd: self.oomd.borrow().clone(),
         };
         workers::sense(&self.sensor, self.now(), query, self.reports.clone());
     }

@@ -1,7 +1,9 @@
 //! Tasks beside the loop: the gate of starts, the count of traffic, and placement.
 
 use ctlmgr_act::SystemdBus;
-use ctlmgr_model::Settings;
+use ctlmgr_host::Host;
+use ctlmgr_model::{Oomd, Settings};
+use ctlmgr_sense::watch_oomd;
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
@@ -68,6 +70,13 @@ pub(crate) fn watch_traffic(
         cgroups: host.path("sys/fs/cgroup"),
         processors: Processors::new(host),
     })
+}
+
+/// Learns what systemd-oomd watches.
+pub(crate) fn follow_oomd(host: Host) -> watch::Receiver<Oomd> {
+    let (publish, oomd) = watch::channel(Oomd::default());
+    tokio::spawn(watch_oomd(host, publish));
+    oomd
 }
 
 /// The profiles, or nothing: then they live as long as the daemon.

@@ -74,18 +74,38 @@ fn a_greedy_unit_is_slowed_down_and_let_go() -> Result<()> {
     sh("systemd-run --quiet --collect --unit=lab-greedy /usr/local/bin/lab-hog \
         --size 2500 --rate 20 --threads 4")?;
     let high = "/sys/fs/cgroup/system.slice/lab-greedy.service/memory.high";
-    let slowed = eventually("it is slowed down, and status says so", || {
+    let is_slowed = || {
         let why = sh("ctlmgr why lab-greedy.service")?;
         Ok(knob(high)? < u64::MAX && why.contains("memory.high: "))
-    });
+    };
+    let slowed = eventually("it is slowed down, and why says so", is_slowed);
     // Whether by the ramp or by the brake: web has its memory.
     let kept = eventually("the high class has its memory", || Ok(held("web")? > 600 * MIB));
+    let spared = expect_spared_from_oomd(high);
+    let again = eventually("it is slowed down again", is_slowed);
     throttle("false")?;
     let let_go = eventually("it is let go", || Ok(knob(high)? == u64::MAX));
     sh("systemctl stop lab-greedy.service; rm /etc/ctlmgr/config.d/96-throttle.toml")?;
-    slowed.and(kept).and(let_go)?;
+    slowed.and(kept).and(spared).and(again).and(let_go)?;
     drop(web);
     ctlmgr.stop_and_expect_pristine()
+}
+
+/// systemd-oomd kills who stands still for too long, so a memory.high of ours must not make it so.
+fn expect_spared_from_oomd(high: &str) -> Result<()> {
+    sh("mkdir -p /run/systemd/oomd.conf.d
+        printf '[OOM]\nDefaultMemoryPressureDurationSec=1h\n' >/run/systemd/oomd.conf.d/lab.conf
+        systemctl unmask --quiet systemd-oomd.service systemd-oomd.socket
+        systemctl set-property --runtime lab-greedy.service \
+          ManagedOOMMemoryPressure=kill ManagedOOMMemoryPressureLimit=1%
+        systemctl start systemd-oomd")?;
+    let spared = eventually("where systemd-oomd could kill nobody is slowed down", || {
+        Ok(knob(high)? == u64::MAX && sh("ctlmgr status")?.contains("systemd-oomd kills there"))
+    });
+    sh("systemctl stop systemd-oomd.service systemd-oomd.socket
+        systemctl mask --quiet systemd-oomd.service systemd-oomd.socket
+        rm -r /run/systemd/oomd.conf.d")?;
+    spared
 }
 
 /// A container at its own memory.max dies alone: the host is not dragged into reclaim.
