@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctlmgr_model::{Character, Mode, Profile};
+use ctlmgr_model::{Character, Mode, Profile, Weight};
 use serde::{Deserialize, Serialize};
 
 /// Body of `POST /v1/starts`: a container is about to start, and whoever starts it asks for leave.
@@ -156,6 +156,22 @@ pub struct KeyedProfile {
     pub key: String,
     /// What was learned.
     pub profile: Profile,
+}
+
+/// A container that dockerd has, running or not, as far as its start matters: an entry of
+/// `GET /v1/containers`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KnownContainer {
+    /// Its name.
+    pub name: String,
+    /// Its weight.
+    pub weight: Weight,
+    /// What its label `ctlmgr.batch.class` says that it is like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stated: Option<Character>,
+    /// What was learned of its kind, if anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
 }
 
 /// Body of `DELETE /v1/profiles`.

@@ -4,7 +4,9 @@
 //! over is ctlmgrd's word: it sees each until it is healthy, quiet, ended or has had its time.
 
 mod compose;
+mod learned;
 mod line;
+mod listed;
 mod needs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,10 +57,11 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = Client::new(socket);
     let problem = match containers {
-        Containers::Listed(file) => read(file).and_then(|text| {
-            let needs = started_first(&text)?;
-            Ok((text, needs))
-        }),
+        Containers::Listed(file) => {
+            let text = read(file).map_err(Failure::bad_input)?;
+            let text = listed::filled_in(&runtime, &client, text)?;
+            started_first(&text).map(|needs| (text, needs))
+        }
         Containers::Compose(file) => compose::problem(&runtime, &client, file),
     };
     let (text, needs) = problem.map_err(Failure::bad_input)?;

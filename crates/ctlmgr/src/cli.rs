@@ -344,7 +344,8 @@ pub enum BatchCommand {
     /// Those of the next batch start in turn, as soon as they and those that still start fight with no more
     /// than was planned; with --strict, when all of the batch before are over. Needs the docker command, and ctlmgrd, which sees when a start is over.
     Run {
-        /// The containers, as for `plan`; names are those of containers.
+        /// The containers, as for `plan`; names are those of containers. Without bins, penalty and pairwise
+        /// what they cost each other, and what they use, is what was learned of them.
         #[arg(required_unless_present = "compose")]
         file: Option<PathBuf>,
         /// In place of FILE: the services of a compose file, planned with what was learned of them. Their

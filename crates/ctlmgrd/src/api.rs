@@ -34,6 +34,7 @@ pub(crate) async fn serve(listener: UnixListener, line: Line) -> std::io::Result
         .route("/v1/queue", get(starts::queue).put(starts::change))
         .route("/v1/place", get(place))
         .route("/v1/place/graph", get(graph))
+        .route("/v1/containers", get(starts::containers))
         .route("/v1/penalties", get(starts::penalties))
         .route("/v1/profiles", get(starts::profiles).put(starts::keep).delete(starts::forget))
         .fallback(|| async { refusal(StatusCode::NOT_FOUND, "no such resource".to_owned()) })

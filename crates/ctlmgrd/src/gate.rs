@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use ::tracing::info;
 use ctlmgr_api::{
-    Forget, KeyedProfile, Queue, QueueChange, StartAnswer, StartCounters, StartDecision,
-    StartRequest,
+    Forget, KeyedProfile, KnownContainer, Queue, QueueChange, StartAnswer, StartCounters,
+    StartDecision, StartRequest,
 };
 use ctlmgr_model::{DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings};
 use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
@@ -47,6 +47,7 @@ pub(crate) enum Question {
     Queue(Reply<Queue>),
     Change(QueueChange, Reply<Queue>),
     Profiles(Reply<Vec<KeyedProfile>>),
+    Containers(Reply<Vec<KnownContainer>>),
     Penalties(Reply<Vec<PairPenalty>>),
     Keep(Vec<KeyedProfile>, Reply<Vec<KeyedProfile>>),
     Forget(Forget, Reply<Vec<KeyedProfile>>),

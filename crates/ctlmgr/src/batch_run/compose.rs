@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use ctlmgr_api::{Client, KeyedProfile, Status};
-use ctlmgr_model::{Bytes, Character, PairPenalty, Profile, Weight};
-use ctlmgr_policy::gate::{Penalties, Traits, traits};
+use ctlmgr_api::Client;
+use ctlmgr_model::{Character, Profile, Weight};
+use ctlmgr_policy::gate::{Traits, traits};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
+use super::learned::{Bins, Learned};
 use super::needs::{Condition, Need, Needs};
 use crate::Failure;
 use crate::docker_cli::docker;
@@ -75,7 +76,7 @@ pub(super) fn problem(
     let name = file.to_str().context("the name of the compose file is no UTF-8")?;
     let text = docker(&["compose", "-f", name, "config", "--format", "json"])
         .with_context(|| format!("failed to read {name} with docker compose"))?;
-    let learned = runtime.block_on(learned(client)).unwrap_or_else(|error| {
+    let learned = runtime.block_on(Learned::ask(client)).unwrap_or_else(|error| {
         eprintln!("ctlmgr: {error}: planned without what was learned");
         Learned::default()
     });
@@ -88,31 +89,6 @@ pub(super) fn problem(
     let input = input(&project, &learned, &running);
     let input = input.with_context(|| format!("failed to plan {name}"))?;
     Ok((input.to_string(), needs(&project, &running)))
-}
-
-/// What ctlmgrd knows.
-#[derive(Debug, Default)]
-struct Learned {
-    profiles: BTreeMap<String, Profile>,
-    penalties: Penalties,
-    /// Memory that nobody works with: as much page cache there can be.
-    cache: Option<Bytes>,
-    /// Processors.
-    cpus: Option<u64>,
-}
-
-async fn learned(client: &Client) -> Result<Learned, ctlmgr_api::ClientError> {
-    let profiles: Vec<KeyedProfile> = client.get("/v1/profiles").await?;
-    let penalties: Vec<PairPenalty> = client.get("/v1/penalties").await?;
-    let account = client.get::<Status>("/v1/status").await?.plan.map(|plan| plan.account);
-    let cpus = std::thread::available_parallelism().ok();
-    Ok(Learned {
-        profiles: profiles.into_iter().map(|p| (p.key, p.profile)).collect(),
-        penalties: Penalties::new(penalties),
-        // Where there is none, one that needs some starts at a time.
-        cache: account.map(|a| (a.capacity - a.demand).max(Bytes(1))),
-        cpus: cpus.and_then(|n| u64::try_from(n.get()).ok()),
-    })
 }
 
 /// Containers of the project that are up.
@@ -201,37 +177,6 @@ fn read(config: &str) -> Result<Project, anyhow::Error> {
     serde_json::from_str(config).context("failed to understand docker compose config")
 }
 
-/// What costs others different amounts, each once.
-#[derive(Debug, Default)]
-struct Bins(Vec<Traits>);
-
-impl Bins {
-    /// The name of the bin of one that is like this.
-    fn name_of(&mut self, traits: &Traits) -> String {
-        let Traits { character, disk, .. } = *traits;
-        let mix = traits.mix.filter(|_| character == Some(Character::Mixed));
-        let bin = Traits { character, mix, disk, ..Traits::default() };
-        let at = self.0.iter().position(|b| *b == bin).unwrap_or_else(|| {
-            self.0.push(bin);
-            self.0.len() - 1
-        });
-        self.names()[at].clone()
-    }
-
-    fn names(&self) -> Vec<String> {
-        let name = |(n, b): (usize, &Traits)| {
-            // One that nobody knows holds nobody up.
-            format!("{}-{}", b.character.map_or("unknown", Character::as_str), n + 1)
-        };
-        self.0.iter().enumerate().map(name).collect()
-    }
-
-    fn table(&self, penalties: &Penalties) -> Vec<Vec<f64>> {
-        let cost = |a: &Traits, b: &Traits| f64::from(a.conflict(b, penalties)) / 100.0;
-        self.0.iter().map(|a| self.0.iter().map(|b| cost(a, b)).collect()).collect()
-    }
-}
-
 /// The planner's input for those of the project that do not run yet.
 fn input(
     project: &Project,
@@ -254,7 +199,7 @@ fn input(
         if let Some((name, _)) = s.depends_on.iter().find(missing) {
             bail!("service `{service}`: depends_on names `{name}`, which is none");
         }
-        let (uses, weight) = (known.uses(learned), known.weight);
+        let (uses, weight) = (learned.uses(&known.traits), known.weight);
         for name in names(project, service).into_iter().filter(|name| !running.contains(name)) {
             let before = [&depended_on, &labelled].into_iter().filter_map(|all| all.get(&name));
             let after: BTreeSet<&String> =
@@ -305,26 +250,6 @@ impl Known {
         let profile = own.filter(|p| p.starts > 0).or_else(of_image);
         let weight = weight.unwrap_or(Weight::DEFAULT).get();
         Ok(Known { traits: traits(profile, stated), weight })
-    }
-
-    /// What it uses of what a batch may use up; one that is too large by itself starts alone.
-    fn uses(&self, learned: &Learned) -> Value {
-        let have = learned.capacity();
-        let mut uses = json!({"cpu": self.traits.cpu_milli, "page_cache": self.traits.cache.0});
-        for (name, used) in uses.as_object_mut().into_iter().flatten() {
-            let most = have.get(name).and_then(Value::as_u64).unwrap_or(u64::MAX);
-            *used = json!(used.as_u64().unwrap_or_default().min(most));
-        }
-        uses
-    }
-}
-
-impl Learned {
-    /// What the containers of a batch may use up together: processors in thousandths, page cache in
-    /// bytes. What is not known holds nobody up.
-    fn capacity(&self) -> Value {
-        let all = [("cpu", self.cpus.map(|n| n * 1000)), ("page_cache", self.cache.map(|b| b.0))];
-        all.into_iter().filter_map(|(name, have)| Some((name.to_owned(), json!(have?)))).collect()
     }
 }
 

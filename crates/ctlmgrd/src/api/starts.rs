@@ -40,6 +40,10 @@ pub(super) async fn profiles(State(line): State<Line>) -> Response {
     answer(line.ask_gate(Question::Profiles).await)
 }
 
+pub(super) async fn containers(State(line): State<Line>) -> Response {
+    answer(line.ask_gate(Question::Containers).await)
+}
+
 pub(super) async fn penalties(State(line): State<Line>) -> Response {
     answer(line.ask_gate(Question::Penalties).await)
 }

@@ -6,7 +6,7 @@ use ctlmgr_api::{Forget, Queue, QueueChange, StartAnswer, StartDecision, StartRe
 use ctlmgr_policy::gate::Ticket;
 
 use super::starting::Member;
-use super::waiting::{Entry, millis};
+use super::waiting::{Entry, Known, millis};
 use super::{Gate, Question};
 use crate::control::{Refused, Reply};
 
@@ -31,6 +31,11 @@ impl Gate {
                 drop(reply.send(result.map(|()| self.view())));
             }
             Question::Profiles(reply) => drop(reply.send(Ok(self.learned.keyed()))),
+            Question::Containers(reply) => {
+                let all = self.containers.by_id.values();
+                let known = all.map(|facts| Known::shown(facts, &self.settings, &self.learned));
+                drop(reply.send(Ok(known.collect())));
+            }
             Question::Penalties(reply) => {
                 drop(reply.send(Ok(self.learned.penalties().learned().copied().collect())));
             }

@@ -132,6 +132,10 @@ async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
     let io = Io { read: Bytes::mib(40), reads: 10_240, disk, ..Io::default() };
     assert_eq!(profiles[0].profile.io, io);
     assert!(profiles[0].profile.alone.is_some(), "nobody started beside it");
+    let known = world.ask(Question::Containers).await.unwrap();
+    let of = |name: &str| known.iter().find(|k| k.name == name).unwrap();
+    assert_eq!(of("db").profile.as_ref(), Some(&profiles[0].profile));
+    assert_eq!((of("scan").stated, &of("scan").profile), (Some(Character::SequentialRead), &None));
     // It is written beside the gate's own work.
     let store = Profiles::open(&world.dir.path().join("profiles.db")).unwrap();
     while !store.remembered().unwrap().contains_key(&id("db")) {

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ctlmgr_api::{StartAnswer, StartDecision, StartRequest};
-use ctlmgr_model::{Bytes, ContainerFacts, Millis, Remembered, Settings, Weight, Workload};
+use ctlmgr_api::{KnownContainer, StartAnswer, StartDecision, StartRequest};
+use ctlmgr_model::{
+    Bytes, Character, ContainerFacts, Millis, Profile, Remembered, Settings, Weight, Workload,
+};
 use ctlmgr_policy::entitlement;
 use ctlmgr_policy::gate::{self, Ticket, Traits};
 use ctlmgr_sense::Containers;
@@ -53,20 +55,28 @@ impl Known {
         Some(Known { is_told: false, ..Known::keyed(facts, key.clone(), settings, learned) })
     }
 
+    /// For who plans starts ahead.
+    pub fn shown(facts: &ContainerFacts, settings: &Settings, learned: &Learned) -> KnownContainer {
+        let workload = Workload::unstarted(facts.clone());
+        let profile = profile_of(&workload, facts, &key(&workload, facts), learned);
+        KnownContainer {
+            weight: entitlement(settings, &workload).weight,
+            stated: stated(&workload),
+            profile: profile.cloned(),
+            name: workload.name.0,
+        }
+    }
+
     fn keyed(facts: &ContainerFacts, key: String, settings: &Settings, learned: &Learned) -> Known {
         let workload = Workload::unstarted(facts.clone());
         let entitlement = entitlement(settings, &workload);
-        // Of a service that was never seen to start its image may have been, by sampling.
-        let own = learned.get(&key);
-        let of_image = || learned.get(&image_key(&workload, facts)).or(own);
-        let profile = own.filter(|p| p.starts > 0).or_else(of_image);
-        let stated = workload.label("ctlmgr.batch.class").and_then(|text| text.parse().ok());
+        let profile = profile_of(&workload, facts, &key, learned);
         let after = workload.label("ctlmgr.batch.after").unwrap_or_default();
         let names = after.split(',').map(str::trim).filter(|name| !name.is_empty());
         Known {
             id: facts.id.clone(),
             name: workload.name.0.clone(),
-            traits: gate::traits(profile, stated),
+            traits: gate::traits(profile, stated(&workload)),
             steady_per_sec: profile.map_or(Bytes::ZERO, |p| p.steady_per_sec),
             weight: entitlement.weight,
             longest: settings.starts.longest_wait(entitlement.class.as_ref()),
@@ -76,6 +86,22 @@ impl Known {
             key,
         }
     }
+}
+
+/// Of a service that was never seen to start its image may have been, by sampling.
+fn profile_of<'a>(
+    workload: &Workload,
+    facts: &ContainerFacts,
+    key: &str,
+    learned: &'a Learned,
+) -> Option<&'a Profile> {
+    let own = learned.get(key);
+    let of_image = || learned.get(&image_key(workload, facts)).or(own);
+    own.filter(|p| p.starts > 0).or_else(of_image)
+}
+
+fn stated(workload: &Workload) -> Option<Character> {
+    workload.label("ctlmgr.batch.class").and_then(|text| text.parse().ok())
 }
 
 /// What containers that do the same have in common: the compose service, else image and command,

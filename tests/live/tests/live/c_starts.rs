@@ -315,6 +315,13 @@ fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     let written = found["per_minute"]["written"].as_u64();
     ensure!(written > Some(4 << 20) && written < Some(32 << 20), "{found}");
     ensure!(found["character"] == "quiet" && found["held"].as_u64() > Some(1 << 20), "{found}");
+    // A list of names is planned by it.
+    sh("docker create --name shuffler --label ctlmgr.batch.class=random-write busybox true")?;
+    let names = r#"{"containers": [{"name": "writer"}, {"name": "shuffler"}]}"#;
+    let plan = json(&format!("echo '{names}' | ctlmgr batch run --dry-run --json -"));
+    sh("docker rm shuffler")?;
+    let plan = plan?;
+    ensure!(plan["batches"].as_array().is_some_and(|b| b.len() == 2), "{plan}");
     sh("ctlmgr profile export /run/p.json")?;
     let key = profile["key"].as_str().unwrap_or_default();
     sh(&format!("ctlmgr profile forget \"{key}\""))?;
