@@ -97,6 +97,9 @@ pub struct Snapshot {
     /// When systemd-oomd kills.
     #[serde(default)]
     pub oomd: Oomd,
+    /// Whether values were being written meanwhile: some may be ours that nobody has told us of yet.
+    #[serde(default)]
+    pub is_mixed: bool,
     /// What could not be read.
     pub gaps: Vec<Gap>,
 }

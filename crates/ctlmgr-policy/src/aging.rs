@@ -50,7 +50,8 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
 pub(crate) fn is_foreign(state: &State, snapshot: &Snapshot) -> bool {
     let written = state.written.get(&(CgroupPath::new(""), Knob::LruGen));
     let present = snapshot.host.lru_gen.map(|mask| Bytes(u64::from(mask)));
-    written.zip(present).is_some_and(|(w, present)| !w.saved.is_ours(&present.into()))
+    let is_other = written.zip(present).is_some_and(|(w, p)| !w.saved.is_ours(&p.into()));
+    is_other && !snapshot.is_mixed
 }
 
 #[cfg(test)]

@@ -163,6 +163,7 @@ pub(crate) fn estimate(
     let demand = capped(now.max(faded), memory.max);
     let missing = missing(memory, last.demand, cache);
     let user_ppm = user_ppm(&last.seen, &seen, passed);
+    let progress = last.progress.next(passed, user_ppm, waited, missing >= LEAST_MISSING);
     Estimate {
         at,
         demand,
@@ -174,12 +175,8 @@ pub(crate) fn estimate(
         seen,
         doing,
         stall: last.stall.next(memory.pressure, passed),
-        heat: last.heat.next(
-            passed,
-            missing,
-            waited.map(|waited| last.progress.lost(waited, user_ppm)),
-        ),
-        progress: last.progress.next(passed, user_ppm, missing >= LEAST_MISSING),
+        heat: last.heat.next(passed, missing, waited.map(|waited| progress.lost(waited))),
+        progress,
         probe: last.probe,
     }
 }

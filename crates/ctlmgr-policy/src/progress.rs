@@ -15,8 +15,9 @@
 //! # Algorithm
 //! The usual rate is a mean that follows by half per [`FOLLOW`] while nothing is missing, and by half per
 //! [`FORGET`] while something is: what was usual an hour ago says nothing. Below [`LEAST`] of a processor it
-//! is noise. The part lost counts the more the more pressure alone is above [`EVIDENT`]; one that is asked for
-//! less, and does not wait, loses nothing.
+//! is noise. Both it and waiting jump from second to second (the kernel counts it by ticks), so they are smoothed by half per
+//! [`RECENT`] before one is held against the other. The part lost counts the more the more pressure alone is above
+//! [`EVIDENT`]; one that is asked for less, and does not wait, loses nothing.
 //!
 //! # Properties
 //! Never less than pressure says; with its usual rate no more than that; without evidence, without a usual
@@ -30,6 +31,8 @@ use crate::demand::toward;
 /// How fast the usual rate follows while nothing is missing, and while something is.
 const FOLLOW: Millis = Millis(15_000);
 const FORGET: Millis = Millis(600_000);
+/// How fast what it does now is followed.
+const RECENT: Millis = Millis(5_000);
 /// Less user time than this says nothing, in millionths of a processor: the kernel counts it by ticks.
 const LEAST: u32 = 20_000;
 /// Who waits for less than this part of its time by pressure may simply be asked for less; from twice as much
@@ -41,31 +44,56 @@ const EVIDENT: f64 = 0.1;
 pub(crate) struct Progress {
     /// User time that it usually gets, in millionths of a processor.
     usual_ppm: Option<u32>,
+    /// The same of late.
+    #[serde(default)]
+    recent_ppm: Option<u32>,
+    /// Part of its time, 0–1, that it waited of late.
+    #[serde(default)]
+    recent_waited: f64,
 }
 
 impl Progress {
-    /// After `passed`, in which its code had `user_ppm` of a processor, and something was missing or not.
-    pub(crate) fn next(self, passed: Millis, user_ppm: Option<u32>, is_missing: bool) -> Progress {
+    /// After `passed`, in which its code had `user_ppm` of a processor, each task waited for the part `waited` of the
+    /// time, and something was missing or not.
+    pub(crate) fn next(
+        self,
+        passed: Millis,
+        user_ppm: Option<u32>,
+        waited: Option<f64>,
+        is_missing: bool,
+    ) -> Progress {
         let Some(now) = user_ppm.filter(|_| passed.0 > 0) else { return self };
         let usual_ppm = match self.usual_ppm {
             // What it does while something is missing is not what it usually does.
             None => (!is_missing).then_some(now),
-            Some(usual) => {
-                let half_life = if is_missing { FORGET } else { FOLLOW };
-                let rate = |ppm: u32| Bytes(ppm.into());
-                u32::try_from(toward(rate(usual), rate(now), passed, half_life).0).ok()
-            }
+            Some(usual) => follow(usual, now, passed, if is_missing { FORGET } else { FOLLOW }),
         };
-        Progress { usual_ppm }
+        let recent_ppm = self.recent_ppm.map_or(Some(now), |old| follow(old, now, passed, RECENT));
+        let waited = waited.unwrap_or(self.recent_waited);
+        let recent_waited = waited + (self.recent_waited - waited) * kept_of_recent(passed);
+        Progress { usual_ppm, recent_ppm, recent_waited }
     }
 
-    /// The part of its time, 0–1, that it lost, where pressure says that it waited for `waited` of it.
-    pub(crate) fn lost(self, waited: f64, user_ppm: Option<u32>) -> f64 {
+    /// The part of its time, 0–1, that it lost, where pressure says that it waited for `waited` of it just now.
+    pub(crate) fn lost(self, waited: f64) -> f64 {
         let usual = self.usual_ppm.filter(|usual| *usual >= LEAST);
-        let lost = usual.zip(user_ppm).map(|(usual, now)| 1.0 - f64::from(now) / f64::from(usual));
-        let more = (lost.unwrap_or_default() - waited).max(0.0);
-        waited + more * ((waited - EVIDENT) / EVIDENT).clamp(0.0, 1.0)
+        let lacks = usual.zip(self.recent_ppm);
+        let lost = lacks.map(|(usual, now)| 1.0 - f64::from(now) / f64::from(usual));
+        let more = (lost.unwrap_or_default() - self.recent_waited).max(0.0);
+        let evidence = ((self.recent_waited - EVIDENT) / EVIDENT).clamp(0.0, 1.0);
+        (waited + more * evidence).min(1.0)
     }
+}
+
+/// Part of what was smoothed before that still counts.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds between readings are few")]
+fn kept_of_recent(passed: Millis) -> f64 {
+    (-(passed.0 as f64) / RECENT.0 as f64).exp2()
+}
+
+fn follow(from: u32, to: u32, passed: Millis, half_life: Millis) -> Option<u32> {
+    let rate = |ppm: u32| Bytes(ppm.into());
+    u32::try_from(toward(rate(from), rate(to), passed, half_life).0).ok()
 }
 
 #[cfg(test)]
@@ -73,44 +101,66 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn after(from: Progress, secs: u32, ppm: u32, waited: f64, is_missing: bool) -> Progress {
+        let next = |p: Progress, _| p.next(Millis(1000), Some(ppm), Some(waited), is_missing);
+        (0..secs).fold(from, next)
+    }
+
     /// One that had this much of a processor for two minutes while nothing was missing.
     fn used_to(ppm: u32) -> Progress {
-        (0..120).fold(Progress::default(), |p, _| p.next(Millis(1000), Some(ppm), false))
+        after(Progress::default(), 120, ppm, 0.0, false)
     }
 
     #[test]
     fn what_lacks_of_the_usual_is_lost_if_it_waits() {
         let usual = used_to(400_000);
-        assert!((usual.lost(0.3, Some(80_000)) - 0.8).abs() < 1e-3);
-        assert!((usual.lost(0.05, Some(80_000)) - 0.05).abs() < 1e-9, "asked for less");
-        assert!((used_to(5000).lost(0.3, Some(0)) - 0.3).abs() < 1e-9, "too little to say");
+        assert!((after(usual, 60, 80_000, 0.3, true).lost(0.3) - 0.79).abs() < 0.02);
+        assert!(
+            (after(usual, 60, 80_000, 0.05, true).lost(0.05) - 0.05).abs() < 1e-9,
+            "asked for less"
+        );
+        assert!(
+            (after(used_to(5000), 60, 0, 0.3, true).lost(0.3) - 0.3).abs() < 1e-9,
+            "too little to say"
+        );
+    }
+
+    /// As it was seen of a workload of four threads: the mean is 0.2, and every other second next to nothing.
+    #[test]
+    fn what_jumps_from_second_to_second_counts_by_its_mean() {
+        let jump = |p: Progress, second: u32| {
+            let (ppm, waited) = if second.is_multiple_of(2) { (30_000, 0.38) } else { (130_000, 0.02) };
+            p.next(Millis(1000), Some(ppm), Some(waited), true)
+        };
+        let jumped = (0..60).fold(used_to(400_000), jump);
+        let steady = after(used_to(400_000), 60, 80_000, 0.2, true);
+        assert!((jumped.lost(0.2) - steady.lost(0.2)).abs() < 0.1);
     }
 
     #[test]
     fn what_is_usual_is_learned_while_nothing_is_missing_and_forgotten_slowly() {
-        let pressed = |p: Progress, secs: u32| {
-            (0..secs).fold(p, |p, _| p.next(Millis(1000), Some(100_000), true))
-        };
-        assert_eq!(pressed(Progress::default(), 60), Progress::default());
-        let minute = pressed(used_to(400_000), 60);
-        assert!(minute.lost(0.2, Some(100_000)) > 0.72);
-        let hour = pressed(minute, 3600);
-        assert!(hour.lost(0.2, Some(100_000)) < 0.25);
+        assert_eq!(after(Progress::default(), 60, 100_000, 0.2, true).usual_ppm, None);
+        let minute = after(used_to(400_000), 60, 100_000, 0.2, true);
+        assert!(minute.lost(0.2) > 0.7);
+        let hour = after(minute, 3600, 100_000, 0.2, true);
+        assert!(hour.lost(0.2) < 0.25);
     }
 
     proptest! {
         #[test]
         fn never_less_than_pressure_says_and_never_more_without_a_lack(
-            usual in 0u32..8_000_000, more in 0u32..8_000_000, now in 0u32..8_000_000, waited in 0.0f64..1.0
+            usual in 0u32..8_000_000, more in 0u32..8_000_000, now in 0u32..8_000_000,
+            waited in 0.0f64..1.0, before in 0.0f64..1.0, secs in 1u32..30,
         ) {
-            let progress = used_to(usual);
-            let lost = progress.lost(waited, Some(now));
+            let at = |ppm, waited| after(used_to(usual), secs, ppm, waited, true);
+            let lost = at(now, before).lost(waited);
             prop_assert!(lost >= waited && lost <= 1.0);
-            prop_assert_eq!(progress.lost(waited, Some(usual.saturating_add(more))), waited);
-            let little_more = progress.lost((waited + 0.001).min(1.0), Some(now));
-            prop_assert!(little_more >= lost - 1e-9 && little_more < lost + 0.02, "no cliff: {lost} {little_more}");
-            prop_assert_eq!(progress.lost(waited, None), waited);
-            prop_assert_eq!(Progress::default().lost(waited, Some(now)), waited);
+            prop_assert_eq!(at(usual.saturating_add(more), before).lost(waited), waited);
+            let little_more = at(now, (before + 0.001).min(1.0)).lost(waited);
+            prop_assert!((little_more - lost).abs() < 0.02, "no cliff: {} {}", lost, little_more);
+            let silent = used_to(usual).next(Millis(1000), None, Some(before), true);
+            prop_assert_eq!(silent.lost(waited), waited);
+            prop_assert_eq!(Progress::default().lost(waited), waited);
         }
     }
 }

@@ -56,6 +56,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
         workloads,
         bystanders,
         oomd: Oomd::default(),
+        is_mixed: false,
         gaps: Vec::new(),
     }
 }

@@ -263,7 +263,8 @@ impl Sensor {
             workloads.iter().flat_map(|w| w.group.path.ancestors()).collect();
         let ancestors = above.iter().filter_map(|path| reading.group(path)).collect();
         let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
-        Ok(Snapshot { at, host, workloads, bystanders, ancestors, oomd, gaps })
+        let is_mixed = false;
+        Ok(Snapshot { at, host, workloads, bystanders, ancestors, oomd, is_mixed, gaps })
     }
 }
 

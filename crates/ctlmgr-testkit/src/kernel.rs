@@ -207,6 +207,7 @@ impl Kernel {
                 activity: Activity::default(),
             }],
             oomd: self.oomd(),
+            is_mixed: false,
             gaps: Vec::new(),
         }
     }

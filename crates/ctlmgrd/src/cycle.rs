@@ -15,13 +15,14 @@ impl<U: UnitProperties> Daemon<U> {
     /// Takes what a worker reports.
     pub(crate) fn take(&mut self, report: Report) {
         match report {
-            Report::Sensed(Ok(snapshot)) => {
+            Report::Sensed(Ok(mut snapshot)) => {
                 self.busy.sensing_since = None;
                 self.sense_trouble = None;
                 // A reading from before a write ended mixes old values with new ones: what we
                 // wrote earlier would look like somebody else's will.
                 // A dip is such a write.
                 let is_dipping = self.busy.writing.is_some() && !self.actuator.has_reclaim();
+                snapshot.is_mixed = self.busy.writing.is_some();
                 match snapshot.at < self.learned_at || is_dipping {
                     true => self.hurry(),
                     false => self.decide(&snapshot),
