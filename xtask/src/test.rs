@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::{dist, fresh, lab, sh, vm};
 
@@ -12,6 +12,9 @@ pub struct Arguments {
     /// Leave the guest out.
     #[arg(long)]
     fast: bool,
+    /// Only the tests outside the guest, so many times, each time with other random cases.
+    #[arg(long, value_name = "TIMES", conflicts_with_all = ["fast", "live"])]
+    soak: Option<u32>,
     /// In the guest, only tests whose name contains this.
     #[arg(long, default_value = "")]
     live: String,
@@ -42,8 +45,14 @@ impl Tally {
     }
 }
 
+/// Of random cases. The gate says the same of a commit each time; what other cases find is for `--soak`.
+const SEED: u64 = 20_261_123;
+
 /// Runs the tests.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(times) = arguments.soak {
+        return soak(times);
+    }
     let mut tally = Tally::default();
     tally.add("set-up", fresh::ensure_compiler().map(|()| (0, 0)));
     if arguments.live.is_empty() {
@@ -73,10 +82,7 @@ fn local(tally: &mut Tally) {
     let clippy =
         ["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--locked"];
     timed(tally, "clippy", || one(sh::cargo(&clippy).args(["--", "--deny", "warnings"])));
-    let tests = ["test", "--workspace", "--locked", "--no-fail-fast"];
-    timed(tally, "unit, property, scenario and closed-loop tests", || {
-        count(&mut sh::cargo(&tests))
-    });
+    timed(tally, "unit, property, scenario and closed-loop tests", || count(&mut tests(SEED)));
     timed(tally, "benches compile and run once", || {
         one(&mut sh::cargo(&[
             "test",
@@ -87,6 +93,30 @@ fn local(tally: &mut Tally) {
             "--locked",
         ]))
     });
+}
+
+/// All tests outside the guest, with random cases from this seed.
+fn tests(seed: u64) -> Command {
+    let mut command = sh::cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command.env("PROPTEST_RNG_SEED", seed.to_string());
+    command
+}
+
+/// Runs the tests outside the guest again and again, and says with which seeds they fail.
+fn soak(times: u32) -> Result<()> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    let seeds = (0..u64::from(times)).map(|n| now.as_secs() + n);
+    let failed: Vec<String> = seeds
+        .filter(|seed| {
+            sh::say(&format!("random cases from {seed}"));
+            !count(&mut tests(*seed)).is_ok_and(|(_, failed)| failed == 0)
+        })
+        .map(|seed| seed.to_string())
+        .collect();
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!("failed with PROPTEST_RNG_SEED={}", failed.join(" and ")),
+    }
 }
 
 fn timed(tally: &mut Tally, what: &str, work: impl FnOnce() -> Result<(u64, u64)>) {
