@@ -51,7 +51,7 @@ pub const KEYS: &[Key] = &[
         "percentage, 0–50 %",
         "\"2%\"",
         "A change of memory.low smaller than this part of its value is not written; one that turns round takes \
-         twice as much for each turn within the last minute.",
+         twice as much, or four times, if it has just done so once, or more often.",
     ),
     key(
         "memory",

@@ -42,6 +42,8 @@ pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
 /// A set of page cache is taken to miss what comes back in this time, in seconds: less than it takes to
 /// touch a warm set once, so that nothing is asked for twice.
 const GROWTH_SECS: u64 = 2;
+/// However much it waits, need fades in this part less of the time at most.
+const MOST_WAITED: f64 = 0.9;
 /// A basis is never below this much of demand: what a small newcomer needs to live.
 pub(crate) const LIVING: Bytes = Bytes::mib(64);
 
@@ -159,7 +161,8 @@ pub(crate) fn estimate(
     let cache = needed_cache(memory, cache_rate);
     let now = capped(memory.working_set() + returning(memory, anon_rate) + cache, memory.max);
     let waited = time_waited(&last, memory, &seen, passed);
-    let faded = toward(last.demand, now, not_waited(passed, waited), settings.demand_half_life);
+    let awake = not_waited(passed, waited);
+    let faded = toward(last.demand, now, awake, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
     let missing = missing(memory, last.demand, cache);
     let user_ppm = user_ppm(&last.seen, &seen, passed);
@@ -167,7 +170,7 @@ pub(crate) fn estimate(
     Estimate {
         at,
         demand,
-        basis: toward(last.basis, demand, passed, settings.basis_half_life),
+        basis: toward(last.basis, demand, awake, settings.basis_half_life),
         refaults,
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
@@ -189,7 +192,7 @@ pub(crate) fn estimate(
     reason = "a part, 0–1, of few milliseconds"
 )]
 fn not_waited(passed: Millis, waited: Option<f64>) -> Millis {
-    Millis((passed.0 as f64 * (1.0 - waited.unwrap_or(0.0))) as u64)
+    Millis((passed.0 as f64 * (1.0 - waited.unwrap_or(0.0).min(MOST_WAITED))) as u64)
 }
 
 /// What is made of the first sample. No rate is known yet, and unknown must not tighten: all of its swap may

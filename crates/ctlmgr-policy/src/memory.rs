@@ -281,7 +281,12 @@ impl<'a> Context<'a> {
             let below = cover::below(ancestor, after.iter().copied());
             if below > Bytes::ZERO {
                 kept.insert(ancestor.path.clone());
-                steps.extend(self.cover(knob, ancestor, below, self.beside(knob, ancestor)));
+                // Hard protection is given as far as the host can cover it, and for our floors only.
+                let beside = match knob {
+                    Knob::MemoryLow => cover::beside(ancestor, self.snapshot),
+                    _ => Bytes::ZERO,
+                };
+                steps.extend(self.cover(knob, ancestor, below, beside));
             }
         }
         (steps, kept)
@@ -302,13 +307,6 @@ impl<'a> Context<'a> {
             return None;
         }
         self.step(knob, wanted.group, to, &wanted.why)
-    }
-
-    /// What units that are not ours claim below an ancestor, as far as they can use it: the kernel divides what the
-    /// ancestor has among all that claim of it.
-    fn beside(&self, knob: Knob, ancestor: &Group) -> Bytes {
-        let claim = |g: &'a Group| (g, read(g, knob).min(g.memory.current));
-        cover::below(ancestor, self.snapshot.bystanders.iter().map(claim))
     }
 
     fn cover(&self, knob: Knob, ancestor: &Group, below: Bytes, beside: Bytes) -> Option<Step> {
@@ -541,8 +539,8 @@ mod tests {
     #[test]
     fn what_others_claim_below_a_slice_is_covered_too() {
         let settings = Settings::default();
-        let cover = |claimed: u64, prior: u64| {
-            let mut other = group("a.slice/other.service", 30, M(50));
+        let cover_of = |path: &str, claimed: u64, prior: u64| {
+            let mut other = group(path, 30, M(50));
             other.memory.low = M(claimed);
             let mut snapshot =
                 host(M(1400), vec![container("web", 11, M(400), Some(M(400)))], vec![other]);
@@ -551,6 +549,9 @@ mod tests {
             let cover = plan.steps.iter().find(|s| s.path.as_str() == "a.slice").map(target_of);
             cover.unwrap_or(M(prior))
         };
+        let cover = |claimed, prior| cover_of("a.slice/other.service", claimed, prior);
+        let deeper = "a.slice/a-b.slice/other.service";
+        assert_eq!(cover_of(deeper, 40, 0), cover(0, 0), "its own slice passes on nothing");
         // The slack grows with it.
         let more = |claimed, prior| (cover(claimed, prior) - cover(0, 0)).0 >> 20;
         assert_eq!(more(40, 0), 40);

@@ -7,15 +7,16 @@
 //! killed.
 //!
 //! # Algorithm
-//! *Close*: a cgroup that is watched, in which all stood still for half of what is allowed, or that cannot be
-//! told. Nobody within has a memory.high of ours. Elsewhere in a watched cgroup who is braked is let off
-//! at half of what is allowed, where that is less than usual. Swap counts as used up [`MARGIN`] before the
-//! limit.
+//! *Close*: a watched cgroup in which all stood still for half of what is allowed, or that cannot be told. There
+//! whoever stands still by itself has no memory.high of ours, and the others' stay as they are: to let a hog go that
+//! does not wait would make all stand still for longer. *Near*: for a quarter. There nobody gets a memory.high
+//! who has none, so that none comes and goes. Whoever is braked in a watched cgroup is let off at half of what is
+//! allowed, where that is less than usual. Swap counts as used up [`MARGIN`] before the limit: no more is asked for
+//! than there is page cache, and nothing is probed. What the kernel takes of what is asked for it decides by itself, so
+//! some of it may be swapped out. Who is asked to give up memory before it is stopped is asked all the same.
 //!
 //! # Properties
-//! Without systemd-oomd nothing changes; a lower limit never allows more; what is not known limits nobody.
-
-use std::collections::BTreeSet;
+//! Without systemd-oomd nothing changes; a lower limit never allows more; what is not known limits nobody anew.
 
 use ctlmgr_model::{Bytes, CgroupPath, HostSample, Oomd, Percent, Snapshot, Watched};
 
@@ -24,24 +25,29 @@ const MARGIN: u8 = 5;
 
 /// Standstill at which who is braked there is let off, in per cent, where `usual` is what it would be.
 pub(crate) fn guard_pct(oomd: &Oomd, path: &CgroupPath, usual: f32) -> f32 {
-    above(oomd, path).map(|(_, watched)| half(watched)).fold(usual, f32::min)
+    above(oomd, path).map(half).fold(usual, f32::min)
 }
 
-/// The watched cgroup in which somebody could be killed soon; `path` lies within.
-pub(crate) fn close<'a>(oomd: &'a Oomd, path: &CgroupPath) -> Option<&'a CgroupPath> {
-    let is_close = |w: &Watched| w.pressure.is_none_or(|p| p.full.avg10_pct >= half(w));
-    above(oomd, path).find(|(_, watched)| is_close(watched)).map(|(above, _)| above)
+/// Whether somebody could be killed soon in a watched cgroup that `path` lies within.
+pub(crate) fn is_close(oomd: &Oomd, path: &CgroupPath) -> bool {
+    above(oomd, path).any(|watched| stood_still(watched, half(watched)))
 }
 
-fn above<'a>(
-    oomd: &'a Oomd,
-    path: &CgroupPath,
-) -> impl Iterator<Item = (&'a CgroupPath, &'a Watched)> {
-    oomd.watched.iter().filter(|(above, _)| path.is_within(above))
+/// Whether that is not far any more.
+pub(crate) fn is_near(oomd: &Oomd, path: &CgroupPath) -> bool {
+    above(oomd, path).any(|watched| stood_still(watched, half(watched) / 2.0))
+}
+
+fn above<'a>(oomd: &'a Oomd, path: &CgroupPath) -> impl Iterator<Item = &'a Watched> {
+    oomd.watched.iter().filter(|(above, _)| path.is_within(above)).map(|(_, watched)| watched)
 }
 
 fn half(watched: &Watched) -> f32 {
     f32::from(watched.limit.0) / 2.0
+}
+
+fn stood_still(watched: &Watched, least_pct: f32) -> bool {
+    watched.pressure.is_none_or(|p| p.full.avg10_pct >= least_pct)
 }
 
 /// Swap that has to stay free.
@@ -52,31 +58,33 @@ pub(crate) fn swap_to_leave(oomd: &Oomd, host: &HostSample) -> Bytes {
 
 /// For people.
 pub(crate) fn warnings(snapshot: &Snapshot) -> Vec<String> {
-    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let close: BTreeSet<_> = groups.filter_map(|g| close(&snapshot.oomd, &g.path)).collect();
-    let mut out: Vec<_> = close.into_iter().map(|path| warning(path, &snapshot.oomd)).collect();
+    let groups = || snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let concerns = |(path, watched): &(&CgroupPath, &Watched)| {
+        stood_still(watched, half(watched)) && groups().any(|g| g.path.is_within(path))
+    };
+    let close = snapshot.oomd.watched.iter().filter(concerns);
+    let mut out: Vec<_> = close.map(|(path, watched)| warning(path, watched)).collect();
     let host = &snapshot.host;
     let is_full =
         host.swap_total > Bytes::ZERO && host.swap_free <= swap_to_leave(&snapshot.oomd, host);
     if let Some(limit) = snapshot.oomd.swap_limit.filter(|_| is_full) {
         out.push(format!(
-            "{} of swap are free, and systemd-oomd kills where more than {} % are used: nothing more \
-             is swapped out early",
+            "{} of swap are free, and systemd-oomd kills where more than {} % are used: no more is \
+             reclaimed early than there is page cache",
             host.swap_free, limit.0
         ));
     }
     out
 }
 
-fn warning(path: &CgroupPath, oomd: &Oomd) -> String {
-    let Watched { limit, pressure } = oomd.watched.get(path).copied().unwrap_or_default();
-    let stands = pressure.map_or("may stand still".to_owned(), |p| {
+fn warning(path: &CgroupPath, watched: &Watched) -> String {
+    let stands = watched.pressure.map_or("may stand still".to_owned(), |p| {
         format!("stands still {:.0} % of the time", p.full.avg10_pct)
     });
     format!(
-        "{path} {stands} for want of memory, and systemd-oomd kills there above {} %: nobody within is \
-         held back by memory.high",
-        limit.0
+        "{path} {stands} for want of memory, and systemd-oomd kills there above {} %: who stands still \
+         itself is not held back",
+        watched.limit.0
     )
 }
 
@@ -99,24 +107,28 @@ mod tests {
         snapshot
     }
 
-    fn is_close(snapshot: &Snapshot) -> bool {
-        close(&snapshot.oomd, &snapshot.workloads[0].group.path).is_some()
+    /// Whether it is near, and close.
+    fn distance(snapshot: &Snapshot) -> (bool, bool) {
+        let path = &snapshot.workloads[0].group.path;
+        (is_near(&snapshot.oomd, path), is_close(&snapshot.oomd, path))
     }
 
     #[test]
     fn half_of_what_is_allowed_is_close_and_so_is_what_nobody_can_tell() {
-        assert!(!is_close(&watched(60, Some(29.0))) && is_close(&watched(60, Some(30.0))));
-        assert!(is_close(&watched(60, None)));
+        assert_eq!(distance(&watched(60, Some(14.0))), (false, false));
+        assert_eq!(distance(&watched(60, Some(15.0))), (true, false));
+        assert_eq!(distance(&watched(60, Some(30.0))), (true, true));
+        assert_eq!(distance(&watched(60, None)), (true, true));
         let elsewhere = CgroupPath::new("b.slice/x.scope");
-        assert!(close(&watched(60, None).oomd, &elsewhere).is_none());
-        let warnings = warnings(&watched(60, Some(31.0)));
+        assert!(!is_near(&watched(60, None).oomd, &elsewhere));
         assert_eq!(
-            warnings,
+            warnings(&watched(60, Some(31.0))),
             [
                 "/a.slice stands still 31 % of the time for want of memory, and systemd-oomd kills there \
-              above 60 %: nobody within is held back by memory.high"
+                 above 60 %: who stands still itself is not held back"
             ]
         );
+        assert!(warnings(&watched(60, Some(29.0))).is_empty());
     }
 
     #[test]
@@ -136,7 +148,8 @@ mod tests {
         fn a_lower_limit_never_allows_more(low in 0u8..=100, more in 0u8..=100, full in 0f32..100.0) {
             let high = low.saturating_add(more).min(100);
             let (strict, lax) = (watched(low, Some(full)), watched(high, Some(full)));
-            prop_assert!(is_close(&strict) || !is_close(&lax));
+            let ((near, close), (far_near, far_close)) = (distance(&strict), distance(&lax));
+            prop_assert!((near || !far_near) && (close || !far_close) && (near || !close));
             let path = &strict.workloads[0].group.path;
             let guards = [&strict, &lax].map(|s| guard_pct(&s.oomd, path, 20.0));
             prop_assert!(guards[0] <= guards[1] && guards[1] <= 20.0);

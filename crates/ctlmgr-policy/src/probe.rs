@@ -93,6 +93,7 @@ fn part(of: Bytes, ppm: u64) -> Bytes {
 fn may_be_probed(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, verdict: &Verdict) -> bool {
     let party = keeping.party;
     scene.settings.probe
+        && scene.may_swap()
         && party.kind == VerdictKind::Workload
         && verdict.bound == Bound::Demand
         && verdict.held >= SMALL

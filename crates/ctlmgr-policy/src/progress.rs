@@ -62,7 +62,13 @@ impl Progress {
         waited: Option<f64>,
         is_missing: bool,
     ) -> Progress {
-        let Some(now) = user_ppm.filter(|_| passed.0 > 0) else { return self };
+        if passed.0 == 0 {
+            return self;
+        }
+        let Some(now) = user_ppm else {
+            // Who stood still begins anew.
+            return Progress { recent_ppm: None, recent_waited: 0.0, ..self };
+        };
         let usual_ppm = match self.usual_ppm {
             // What it does while something is missing is not what it usually does.
             None => (!is_missing).then_some(now),
@@ -129,7 +135,8 @@ mod tests {
     #[test]
     fn what_jumps_from_second_to_second_counts_by_its_mean() {
         let jump = |p: Progress, second: u32| {
-            let (ppm, waited) = if second.is_multiple_of(2) { (30_000, 0.38) } else { (130_000, 0.02) };
+            let (ppm, waited) =
+                if second.is_multiple_of(2) { (30_000, 0.38) } else { (130_000, 0.02) };
             p.next(Millis(1000), Some(ppm), Some(waited), true)
         };
         let jumped = (0..60).fold(used_to(400_000), jump);
@@ -158,7 +165,7 @@ mod tests {
             prop_assert_eq!(at(usual.saturating_add(more), before).lost(waited), waited);
             let little_more = at(now, (before + 0.001).min(1.0)).lost(waited);
             prop_assert!((little_more - lost).abs() < 0.02, "no cliff: {} {}", lost, little_more);
-            let silent = used_to(usual).next(Millis(1000), None, Some(before), true);
+            let silent = at(now, before).next(Millis(1000), None, Some(before), true);
             prop_assert_eq!(silent.lost(waited), waited);
             prop_assert_eq!(Progress::default().lost(waited), waited);
         }

@@ -23,6 +23,7 @@ use ctlmgr_model::{
     Snapshot, Step,
 };
 
+use crate::oomd;
 use crate::scene::{Keeping, Scene};
 
 /// An excess smaller than this is noise.
@@ -32,7 +33,9 @@ const NOISE: Bytes = Bytes::mib(4);
 fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let excess = keeping.excess().min(scene.takeable(keeping.party.group));
     // Without memory.reclaim whoever is taken from is limited meanwhile.
-    let is_limited = !scene.snapshot.host.has_reclaim && scene.is_spared(keeping.party);
+    let path = &keeping.party.group.path;
+    let must_not_be = scene.is_spared(keeping.party) || oomd::is_close(&scene.snapshot.oomd, path);
+    let is_limited = !scene.snapshot.host.has_reclaim && must_not_be;
     if excess < NOISE || is_limited || keeping.party.is_untold() { Bytes::ZERO } else { excess }
 }
 

@@ -107,12 +107,6 @@ fn is_used_up(account: &CapacityAccount, host: &HostSample, since: Option<Millis
     account.is_contended() && !has_swap(host) && host.mem_available < enough
 }
 
-/// Whether there is swap that may be filled on our account.
-fn may_swap(snapshot: &Snapshot) -> bool {
-    let host = &snapshot.host;
-    has_swap(host) && host.swap_free > oomd::swap_to_leave(&snapshot.oomd, host)
-}
-
 /// Whether anonymous memory has anywhere to go.
 fn has_swap(host: &HostSample) -> bool {
     host.swap_free > host.swap_total.scaled(LAST_SWAP)
@@ -170,10 +164,16 @@ impl<'a, 's> Scene<'a, 's> {
         self.account.is_contended() && is_short(self.account, &self.snapshot.host)
     }
 
+    /// Whether there is swap that may be filled on our account.
+    pub(crate) fn may_swap(&self) -> bool {
+        let host = &self.snapshot.host;
+        has_swap(host) && host.swap_free > oomd::swap_to_leave(&self.snapshot.oomd, host)
+    }
+
     /// What can be taken from a group: without swap only page cache that is on no other's account.
     pub(crate) fn takeable(&self, group: &Group) -> Bytes {
         let memory = &group.memory;
-        match may_swap(self.snapshot) {
+        match self.may_swap() {
             true => memory.current,
             false => memory.active_file + memory.inactive_file,
         }

@@ -131,6 +131,8 @@ impl State {
                     saved.before = saved.ours.clone();
                 }
                 let key = (step.path.clone(), knob);
+                // Whatever is found there next was written after ours.
+                self.overridden.remove(&key);
                 let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
                 let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
                 self.written.insert(key, Written { saved, at, turns });

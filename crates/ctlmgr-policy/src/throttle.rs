@@ -57,15 +57,48 @@ pub(crate) struct Throttled<'a> {
 /// Everybody who should have a memory.high from us now.
 pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
     let throttled = |keeping: &Keeping<'a, '_>| {
-        let held = ask(scene, keeping).or_else(|| brake(scene, keeping));
-        let is_braked = held.is_some();
-        let (high, why) = held.or_else(|| ramp(scene, keeping))?;
+        let (high, is_braked, why) = ask(scene, keeping)
+            .map(|(high, why)| (high, true, why))
+            .or_else(|| match freedom(scene, keeping) {
+                Freedom::Full => {
+                    let braked = brake(scene, keeping).map(|(high, why)| (high, true, why));
+                    braked.or_else(|| ramp(scene, keeping).map(|(high, why)| (high, false, why)))
+                }
+                Freedom::ToKeep => keep(scene, keeping),
+                Freedom::None => None,
+            })?;
         Some(Throttled { group: keeping.party.group, high: high.page_ceil(), is_braked, why })
     };
-    let is_close =
-        |k: &Keeping<'_, '_>| oomd::close(&scene.snapshot.oomd, &k.party.group.path).is_some();
-    let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party) && !is_close(k));
+    let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party));
     may_be.filter_map(throttled).collect()
+}
+
+/// What systemd-oomd leaves us to do with a memory.high ([`crate::oomd`]).
+enum Freedom {
+    Full,
+    ToKeep,
+    None,
+}
+
+fn freedom(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Freedom {
+    let (oomd, group) = (&scene.snapshot.oomd, keeping.party.group);
+    let has_one = scene.state.ours(group, Knob::MemoryHigh).is_some();
+    let waits = stands_still(scene, group) || group.memory.pressure.is_none();
+    match (oomd::is_close(oomd, &group.path), oomd::is_near(oomd, &group.path)) {
+        (true, _) if waits => Freedom::None,
+        (true, _) => Freedom::ToKeep,
+        (false, true) if !has_one => Freedom::None,
+        _ => Freedom::Full,
+    }
+}
+
+/// The limit that it has, as it is.
+fn keep(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, bool, String)> {
+    let group = keeping.party.group;
+    let present = scene.state.ours(group, Knob::MemoryHigh).filter(|_| scene.settings.throttle)?;
+    let why = "systemd-oomd could kill soon: its limit stays as it is".to_owned();
+    let high = present.max(keeping.share).max(group.memory.current);
+    Some((high, scene.state.braked.contains(&group.path), why))
 }
 
 /// Makes felt, in its own memory pressure, that a workload is about to be stopped

@@ -7,12 +7,12 @@
 //!
 //! # Algorithm
 //! A value that goes on the way it went needs the dead band. To turn round it needs twice as much for
-//! each turn within the last [`SETTLING`], up to [`MOST`] turns: a swing dies out, and a true change, which
-//! is larger, or goes on for longer, gets through.
+//! each turn before, up to [`MOST`], of a row in which each came within [`SETTLING`] of the one before: a small swing dies out, and a true
+//! change, which is larger, or goes on for longer, gets through.
 //!
 //! # Properties
-//! The first turn after a calm while needs no more than the dead band; of a swing that does not grow two turns
-//! are written at most in any [`SETTLING`]; a change of 2^[`MOST`] dead bands is always written.
+//! The first turn after a calm while needs no more than the dead band; of a swing by less than 2^[`MOST`] dead bands two
+//! turns are written at most in any [`SETTLING`]; a change of 2^[`MOST`] dead bands is always written.
 
 use ctlmgr_model::{Bytes, Millis};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// A turn is forgotten after this time without another.
 const SETTLING: Millis = Millis(60_000);
 /// More turns than this do not count.
-const MOST: u32 = 3;
+const MOST: u32 = 2;
 
 /// The way that a value went last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a share swings: within a minute it turns twice, unless it swings by more and more.
+        /// However a share swings by less than four dead bands: within a minute it turns twice.
         #[test]
         fn two_turns_a_minute(wanted in proptest::collection::vec(100u64..100 + 4 * 8, 2..200)) {
             let turned = follow(&wanted);

@@ -207,8 +207,13 @@ pub(crate) fn read_memory(dir: &CgroupDir) -> Result<Option<MemorySample>> {
         activate_file: stat.activate_file,
         events: read(dir, "memory.events", parse_events)?.unwrap_or_default(),
         // Reading fails with EOPNOTSUPP where PSI is off; that is an absence, not a fault.
-        pressure: read(dir, "memory.pressure", parse_pressure).ok().flatten(),
+        pressure: read_memory_pressure(dir),
     }))
+}
+
+/// How pressed a cgroup is for memory; `None` where that cannot be told.
+pub(crate) fn read_memory_pressure(dir: &CgroupDir) -> Option<ctlmgr_model::Pressure> {
+    read(dir, "memory.pressure", parse_pressure).ok().flatten()
 }
 
 /// What a cgroup does. A controller that is not enabled here counts nothing; and what is only

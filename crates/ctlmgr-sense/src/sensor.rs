@@ -9,7 +9,7 @@ use ctlmgr_model::{
 };
 use glob::Pattern;
 
-use crate::cgroup::{read_activity, read_disks, read_group, read_memory};
+use crate::cgroup::{read_activity, read_disks, read_group, read_memory, read_memory_pressure};
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, is_user_manager, walk};
 
@@ -273,8 +273,8 @@ impl Sensor {
     fn watched(&self, oomd: &Oomd, host: Option<Pressure>) -> Oomd {
         let mut oomd = oomd.clone();
         for (path, watched) in &mut oomd.watched {
-            let read = || read_memory(&self.cgroups.open(path).ok()??).ok()?;
-            watched.pressure = if path.is_root() { host } else { read().and_then(|m| m.pressure) };
+            let read = || read_memory_pressure(&self.cgroups.open(path).ok()??);
+            watched.pressure = if path.is_root() { host } else { read() };
         }
         oomd
     }

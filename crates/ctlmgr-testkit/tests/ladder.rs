@@ -1,6 +1,6 @@
 //! Closed loop: feedback and throttling against the simulated kernel.
 
-use ctlmgr_model::{Action, Bytes, Controller, Mode, Percent, Rung, Settings, Step};
+use ctlmgr_model::{Action, Bytes, Controller, Mode, Percent, Pressure, Rung, Settings, Step};
 use ctlmgr_policy::{State, check, decide};
 use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
 use proptest::prelude::*;
@@ -133,7 +133,7 @@ fn a_greedy_bystander_is_slowed_down_and_let_go_again() {
 
 /// Waiting at a limit of ours must not get anybody killed.
 #[test]
-fn nobody_has_a_limit_while_systemd_oomd_could_kill_soon() {
+fn where_systemd_oomd_could_kill_soon_no_limit_holds_who_stands_still_and_none_is_new() {
     let sets = vec![Set::managed("web", mib(700), Some(mib(700)), 400)];
     let run = |limit: Option<Percent>| {
         let kernel =
@@ -141,16 +141,27 @@ fn nobody_has_a_limit_while_systemd_oomd_could_kill_soon() {
         let mut world = World::new(kernel, Controller::Both);
         world.run(30);
         world.kernel.sets.push(Set::bystander("hog", mib(4000)).hot(1.0));
-        (0..60)
-            .filter(|_| {
-                let stood_pct = world.kernel.snapshot().host.pressure.unwrap().full.avg10_pct;
-                world.run(1);
-                let is_close = limit.is_some_and(|limit| stood_pct >= f32::from(limit.0) / 2.0);
-                let has_limit = world.kernel.sets[1].high < Bytes(u64::MAX);
-                assert!(!is_close || !has_limit, "{stood_pct} %");
-                has_limit
-            })
-            .count()
+        let has_limit = |world: &World| world.kernel.sets[1].high < Bytes(u64::MAX);
+        let mut limited = 0;
+        for _ in 0..60 {
+            let (had_limit, snapshot) = (has_limit(&world), world.kernel.snapshot());
+            let full_pct = |p: Option<Pressure>| p.unwrap().full.avg10_pct;
+            let stood_pct = full_pct(snapshot.host.pressure);
+            let own_pct = full_pct(snapshot.bystanders[0].memory.pressure);
+            // The next reading, which is decided upon, is of a second later.
+            world.run(1);
+            let now_pct = full_pct(world.kernel.snapshot().host.pressure);
+            limited += usize::from(has_limit(&world));
+            let Some(limit) = limit.map(|limit| f32::from(limit.0)) else { continue };
+            let was_above = |part: f32| stood_pct >= limit * part && now_pct >= limit * part;
+            assert!(
+                !was_above(0.25) || had_limit || !has_limit(&world),
+                "{now_pct} % and a new one"
+            );
+            let is_to_be_free = was_above(0.5) && own_pct >= limit / 2.0;
+            assert!(!is_to_be_free || !has_limit(&world), "{now_pct} % and held");
+        }
+        limited
     };
     let (alone, watched) = (run(None), run(Some(Percent(10))));
     assert!(watched < alone, "{watched} of {alone} s");

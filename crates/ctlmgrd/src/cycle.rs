@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_act::{Stopper, UnitProperties};
-use ctlmgr_model::{Action, Millis, Mode, Outcome, Snapshot, Step};
+use ctlmgr_model::{Action, Knob, Millis, Mode, Outcome, Snapshot, Step, Value};
 use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
@@ -170,9 +170,7 @@ impl<U: UnitProperties> Daemon<U> {
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
             Outcome::Overtaken => debug!(%path, %step, "use grew beyond it meanwhile"),
             Outcome::Overridden(value) => {
-                // Of others it is found by the next reading; lists are read elsewhere.
-                let is_list = matches!(step.action, Action::Pin { .. } | Action::Unpin { .. });
-                self.counters.overrides += u64::from(is_list);
+                self.counters.overrides += u64::from(!is_found_later(step, value));
                 warn!(%path, %value, %step, "another writer was there at once");
             }
             Outcome::Failed(error) => {
@@ -187,6 +185,15 @@ impl<U: UnitProperties> Daemon<U> {
         let unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let plan = self.last.as_ref().map(|l| &l.plan);
         self.history.remember((self.now(), unix_ms), step, outcome, plan);
+    }
+}
+
+/// Whether the next reading finds another writer's value in a knob of the memory job, and counts it then. What was given
+/// back is not looked at any more, and the value from before may be our own.
+fn is_found_later(step: &Step, value: &Value) -> bool {
+    match &step.action {
+        Action::Set { knob, from, .. } => *knob != Knob::LruGen && *value != Value::Amount(*from),
+        _ => false,
     }
 }
 

@@ -44,24 +44,36 @@ fn fill_in(
     known: &BTreeMap<String, KnownContainer>,
 ) {
     let mut bins = Bins::default();
-    let has_capacity = input.contains_key("capacity");
+    // Whoever states uses, or what there is, has units of his own.
+    let is_stated = input.contains_key("capacity") || states_uses(input);
     let containers = input.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
         let known = known.get(&first_name(container));
+        if known.is_none() {
+            let name = first_name(container);
+            eprintln!(
+                "ctlmgr: {name}: ctlmgrd does not know it, so it is planned as one that is quiet"
+            );
+        }
         let traits = known.map_or_else(Traits::default, |k| traits(k.profile.as_ref(), k.stated));
         container.insert("bin".to_owned(), json!(bins.name_of(&traits)));
-        if !has_capacity {
-            container.entry("use").or_insert_with(|| learned.uses(&traits));
+        if !is_stated {
+            container.insert("use".to_owned(), learned.uses(&traits));
         }
         if let Some(known) = known {
             container.entry("weight").or_insert_with(|| json!(known.weight.get()));
         }
     }
-    if !has_capacity {
+    if !is_stated {
         input.insert("capacity".to_owned(), learned.capacity());
     }
     input.insert("penalty".to_owned(), json!(bins.table(&learned.penalties)));
     input.insert("bins".to_owned(), json!(bins.names()));
+}
+
+fn states_uses(input: &Map<String, Value>) -> bool {
+    let containers = input.get("containers").and_then(Value::as_array);
+    containers.into_iter().flatten().any(|c| c.get("use").is_some())
 }
 
 /// Of several that are alike the first stands for all.

@@ -93,19 +93,20 @@ fn a_greedy_unit_is_slowed_down_and_let_go() -> Result<()> {
 
 /// systemd-oomd kills who stands still for too long, so a memory.high of ours must not make it so.
 fn expect_spared_from_oomd(high: &str) -> Result<()> {
-    sh("mkdir -p /run/systemd/oomd.conf.d
+    let began = sh("mkdir -p /run/systemd/oomd.conf.d
         printf '[OOM]\nDefaultMemoryPressureDurationSec=1h\n' >/run/systemd/oomd.conf.d/lab.conf
         systemctl unmask --quiet systemd-oomd.service systemd-oomd.socket
         systemctl set-property --runtime lab-greedy.service \
           ManagedOOMMemoryPressure=kill ManagedOOMMemoryPressureLimit=1%
-        systemctl start systemd-oomd")?;
+        systemctl start systemd-oomd");
     let spared = eventually("where systemd-oomd could kill nobody is slowed down", || {
         Ok(knob(high)? == u64::MAX && sh("ctlmgr status")?.contains("systemd-oomd kills there"))
     });
     sh("systemctl stop systemd-oomd.service systemd-oomd.socket
         systemctl mask --quiet systemd-oomd.service systemd-oomd.socket
-        rm -r /run/systemd/oomd.conf.d")?;
-    spared
+        rm -r /run/systemd/oomd.conf.d /run/systemd/system.control/lab-greedy.service.d
+        systemctl daemon-reload")?;
+    began.and(spared)
 }
 
 /// A container at its own memory.max dies alone: the host is not dragged into reclaim.
