@@ -15,7 +15,8 @@
 //! much more is missing ([`GROWTH_SECS`]). Rises count at once, falls decay, so that a short dip does not
 //! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
 //! needs, so only the time in which it did not wait counts: page cache that was taken long ago is of no working set to
-//! the kernel when it comes back, and its owner would lose its claim because it was robbed of it.
+//! the kernel when it comes back, and its owner would lose its claim because it was robbed of it. Who waits for half of
+//! its time still loses it, in twice the time.
 //!
 //! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
 //! does not earn entitlement (design §5).
@@ -25,7 +26,8 @@
 //! basis lies between its old value and demand; at first sight everything in swap counts, because
 //! what is not known must not tighten anything. A scan that fills page cache asks for nothing, nor
 //! does it make cold swap look warm; cache that is missed asks for what there is of it and more; a fork server counts what it shares once; a burst counts at
-//! once and fades; a leak does not earn basis; who waits for what was taken from it keeps its claim.
+//! once and fades; a leak does not earn basis; the more of its time one
+//! waits for what was taken from it, the longer it keeps its claim.
 
 use ctlmgr_model::{
     Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis, Pressure,
@@ -469,7 +471,7 @@ mod tests {
 
     /// Without swap the kernel takes page cache of whoever has some; what comes back late is of no working set to it.
     #[test]
-    fn who_was_robbed_of_its_page_cache_keeps_its_claim() {
+    fn who_was_robbed_of_its_page_cache_keeps_its_claim_for_longer() {
         let line = ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec: 0 };
         let follow = |wait_usec_per_sec: u64| {
             let robbed = |second: u64| MemorySample {

@@ -61,7 +61,7 @@ async fn ask(host: &Host, link: &mut Option<Connection>) -> zbus::Result<Oomd> {
         }
     };
     *link = Some(connection.clone());
-    // To ask must not start it.
+    // A call would start it.
     let is_there =
         connection.call_method(Some(BUS), BUS_PATH, Some(BUS), "NameHasOwner", &NAME).await?;
     if !is_there.body().deserialize::<bool>()? {

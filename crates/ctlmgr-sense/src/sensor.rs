@@ -266,9 +266,7 @@ impl Sensor {
         let is_mixed = false;
         Ok(Snapshot { at, host, workloads, bystanders, ancestors, oomd, is_mixed, gaps })
     }
-}
 
-impl Sensor {
     /// What systemd-oomd watches, with how pressed it is now.
     fn watched(&self, oomd: &Oomd, host: Option<Pressure>) -> Oomd {
         let mut oomd = oomd.clone();
