@@ -3,6 +3,7 @@
 mod batches;
 mod bomb;
 mod gate;
+mod general;
 mod idle;
 mod place;
 mod placement;

@@ -5,6 +5,8 @@
 //! interior point and sequential quadratic programming on the relaxed matrix P, from one start (local) or
 //! many (global). In their place stands projected gradient ascent on the same relaxation, rounded; what it
 //! shows is what becomes of relaxing, climbing and rounding, not how fast Matlab is.
+//!
+//! Then how many random problems are proven ([`general`]).
 
 use std::fmt::Write;
 use std::time::Instant;
@@ -12,6 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::general;
 use super::place::{Sequence, planned};
 use crate::{dist, sh};
 
@@ -54,6 +57,7 @@ pub fn run() -> Result<()> {
             }
         }
     }
+    writeln!(out, "\n{}", general::table()?)?;
     print!("{out}");
     let directory = dist::target().join("bench");
     std::fs::create_dir_all(&directory)?;

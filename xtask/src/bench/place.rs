@@ -69,7 +69,7 @@ impl Sequence {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         usize::try_from(natural(self.unit() * end as f64)).unwrap_or(0)
     }
 

@@ -6,7 +6,8 @@
 //! Σ m π + K (μ + r) is a bound on every plan of K batches, whatever the solver of the linear program
 //! did. Each number of batches K is then bounded by itself; one that stays open is closed by choosing,
 //! in whole numbers, among all patterns whose reduced cost is below the gap: no others can be in a
-//! better plan. An order among kinds only takes plans away, so every bound holds with one too.
+//! better plan ([`cover`] where nobody repeats, an integer program otherwise). An order among kinds only
+//! takes plans away, so every bound holds with one too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -15,7 +16,8 @@ use ctlmgr_model::Millis;
 
 use super::Work;
 use super::bound::{round_up, step};
-use super::master::{Choice, choose, prices};
+use super::cover;
+use super::master::{Choice, Master, choose};
 use super::order::arrange;
 use super::price::{Effort, Found, Prices, all_below, cheapest};
 use super::problem::{Pattern, Problem};
@@ -31,8 +33,15 @@ const NODES_AT_FIRST: u64 = 3_000;
 /// Most patterns that are chosen among in whole numbers, with and without a clock.
 const MOST_PATTERNS: usize = 3000;
 const MOST_PATTERNS_UNTIMED: usize = 300;
+/// The same where nobody repeats, and steps of that without a clock.
+const MOST_COVERED: usize = 300_000;
+const MOST_COVERED_UNTIMED: usize = 30_000;
+const STEPS_UNTIMED: u64 = 3_000_000;
 /// Rounds of generation for one range of batch numbers.
 const ROUNDS: usize = 300;
+/// Rounds between two choices where those are quick, and nodes of each.
+const ROUNDS_ON_THE_WAY: usize = 8;
+const NODES_ON_THE_WAY: u64 = 300_000;
 /// Part of the time that is kept for the search, and part of the rest for one choice.
 const KEPT: u64 = 4;
 const SHARE: u64 = 4;
@@ -137,7 +146,7 @@ impl<'a> Generation<'a> {
         let most = if beta > 0 { (self.cost / beta).clamp(fewest, total) } else { total };
         let known = Bound { least: bound, certificate: None };
         self.bounds = (fewest..=most).map(|k| (k, known.clone())).collect();
-        self.generate(&(fewest..=most));
+        self.generate(&(fewest..=most), ROUNDS);
     }
 
     /// Numbers of batches that are still open: first where the bound is lowest, then near the plan.
@@ -153,15 +162,15 @@ impl<'a> Generation<'a> {
         open.into_iter().map(|(_, _, k)| k).collect()
     }
 
-    /// Generates patterns for plans with a number of batches within `range`, and bounds each number.
-    fn generate(&mut self, range: &RangeInclusive<i64>) {
-        for _ in 0..ROUNDS {
+    /// Generates patterns for plans with a number of batches within `range`, and bounds each number, for so
+    /// many rounds at most; whether more of them could do more.
+    fn generate(&mut self, range: &RangeInclusive<i64>, rounds: usize) -> bool {
+        let Some(mut master) = Master::new(self.problem, range, self.cost) else { return false };
+        for _ in 0..rounds {
             if (self.is_over)() || self.nodes == 0 {
-                return;
+                return false;
             }
-            let Some(prices) = prices(self.problem, &self.patterns, range, self.cost) else {
-                return;
-            };
+            let Some(prices) = master.prices(&self.patterns) else { return false };
             // Patterns first; the exact least only when there are no more.
             let quick = self.price(&prices, NODES_AT_FIRST);
             if !quick.is_complete && self.add_all(&quick) {
@@ -170,14 +179,15 @@ impl<'a> Generation<'a> {
             let exact = if quick.is_complete { quick } else { self.price(&prices, NODES) };
             let is_any_new = self.add_all(&exact);
             if !exact.is_complete {
-                return;
+                return false;
             }
             let least = exact.patterns.last().map_or(0, |(r, _)| *r);
             self.certify(&prices, least);
             if !is_any_new || least >= 0 {
-                return;
+                return false;
             }
         }
+        true
     }
 
     fn price(&mut self, prices: &Prices, nodes: u64) -> Found {
@@ -224,30 +234,78 @@ impl<'a> Generation<'a> {
             if (self.is_over)() {
                 break;
             }
-            self.generate(&(k..=k));
-            if self.open_numbers().contains(&k) {
-                self.decide(k);
-            }
+            self.close_number(k);
         }
         let least = self.bounds.values().map(|b| b.least).min().unwrap_or(self.cost);
         Bounded { plan: self.plan, bound: round_up(self.problem, least).min(self.cost) }
     }
 
+    /// To choose among thousands of patterns of which nobody repeats takes less time than a few linear programs, so it
+    /// is tried, ever harder, before the bound is as good as it can be.
+    fn close_number(&mut self, k: i64) {
+        let (rounds, mut nodes) = match cover::applies(self.problem) {
+            true => (ROUNDS_ON_THE_WAY, NODES_ON_THE_WAY),
+            false => (ROUNDS, NODES),
+        };
+        if nodes < NODES {
+            self.decide(k, nodes);
+        }
+        for _ in 0..ROUNDS / rounds {
+            if !self.open_numbers().contains(&k) {
+                return;
+            }
+            let is_more = self.generate(&(k..=k), rounds);
+            nodes = if is_more { NODES.min(2 * nodes) } else { NODES };
+            self.decide(k, nodes);
+            if !is_more {
+                return;
+            }
+        }
+    }
+
     /// Chooses among all patterns that a better plan of `k` batches could have.
-    fn decide(&mut self, k: i64) {
+    fn decide(&mut self, k: i64, nodes: u64) {
         let Some((value, prices)) = self.bounds.get(&k).and_then(|b| b.certificate.clone()) else {
             return;
         };
         let gap = self.cost - value;
-        let limit = self.work.left().map(|left| Millis(left.0 / SHARE));
-        let most = if limit.is_some() { MOST_PATTERNS } else { MOST_PATTERNS_UNTIMED };
-        let found = all_below(self.problem, &prices, (gap, most), self.effort(NODES));
-        self.nodes = self.nodes.saturating_sub(found.nodes);
-        let is_proof = found.is_complete && gap / step(self.problem) < PROVABLE;
-        if !found.is_complete && limit.is_none() {
+        if gap <= 0 {
             return;
         }
-        let least = match choose(self.problem, &found.patterns, k, limit) {
+        let found = all_below(self.problem, &prices, (gap, self.most()), self.effort(nodes));
+        self.nodes = self.nodes.saturating_sub(found.nodes);
+        let is_exact = cover::applies(self.problem) || gap / step(self.problem) < PROVABLE;
+        let is_proof = found.is_complete && is_exact;
+        let Some(least) = self.choose(&found, (k, value)) else { return };
+        if let Some(bound) = self.bounds.get_mut(&k).filter(|_| is_proof) {
+            bound.least = bound.least.max(least);
+        }
+    }
+
+    /// Most patterns that are chosen among.
+    fn most(&self) -> usize {
+        match (self.work.left().is_some(), cover::applies(self.problem)) {
+            (true, false) => MOST_PATTERNS,
+            (false, false) => MOST_PATTERNS_UNTIMED,
+            (true, true) => MOST_COVERED,
+            (false, true) => MOST_COVERED_UNTIMED,
+        }
+    }
+
+    /// The least that a plan of `k` batches out of these patterns costs, if it is less than the present one, or
+    /// else what that one costs; nothing if that cannot be told.
+    fn choose(&mut self, found: &Found, (k, value): (i64, i64)) -> Option<i64> {
+        let gap = self.cost - value;
+        let limit = self.work.left().map(|left| Millis(left.0 / SHARE));
+        let chosen = if cover::applies(self.problem) {
+            let steps = if limit.is_some() { u64::MAX } else { STEPS_UNTIMED };
+            cover::choose(self.problem, &found.patterns, (k, gap), (steps, self.is_over))
+        } else if !found.is_complete && limit.is_none() {
+            return None;
+        } else {
+            choose(self.problem, &found.patterns, k, limit)
+        };
+        match chosen {
             Choice::Best(plan) => {
                 let cost: i64 = plan.iter().map(|b| self.problem.cost(b)).sum();
                 // What these patterns cost is a bound even if they have no order.
@@ -255,14 +313,11 @@ impl<'a> Generation<'a> {
                 if let Some(plan) = better.and_then(|plan| arrange(self.problem, plan)) {
                     (self.plan, self.cost) = (plan, cost);
                 }
-                cost
+                Some(cost)
             }
             // Nothing better than what there is.
-            Choice::Impossible => self.cost,
-            Choice::Unknown => return,
-        };
-        if let Some(bound) = self.bounds.get_mut(&k).filter(|_| is_proof) {
-            bound.least = bound.least.max(least);
+            Choice::Impossible => Some(self.cost),
+            Choice::Unknown => None,
         }
     }
 }

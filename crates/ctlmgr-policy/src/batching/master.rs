@@ -1,4 +1,4 @@
-//! The linear programs, solved by good_lp: prices from patterns, and plans from patterns.
+//! The linear programs: prices from patterns, by microlp, and plans from patterns, by good_lp.
 //!
 //! No figure of the solver is believed: prices are rounded to integers and bounds computed from them
 //! exactly ([`super::columns`]); a plan is counted and priced again.
@@ -6,9 +6,9 @@
 use ctlmgr_model::Millis;
 use good_lp::solvers::WithTimeLimit;
 use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolutionStatus, SolverModel, Variable,
-    variable,
+    Expression, ProblemVariables, ResolutionError, Solution, SolutionStatus, SolverModel, variable,
 };
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::bound;
@@ -16,44 +16,92 @@ use super::price::Prices;
 use super::problem::{Pattern, Problem};
 use crate::linear::solver;
 
-/// Prices that are best for these patterns, if the number of batches is within a range (the dual of
-/// covering all containers with patterns).
-pub(crate) fn prices(
-    problem: &Problem,
-    patterns: &[Pattern],
-    batches: &RangeInclusive<i64>,
-    cost: i64,
-) -> Option<Prices> {
-    let unit = unit(problem);
-    let mut variables = ProblemVariables::new();
-    let pay = variables.add_vector(variable().min(0.0), problem.kinds().len());
-    let (up, down) = (variables.add(variable().min(0.0)), variables.add(variable().min(0.0)));
-    let mut goal = Expression::with_capacity(pay.len() + 2);
-    for (p, kind) in pay.iter().zip(problem.kinds()) {
-        goal.add_mul(f64::from(kind.count), *p);
+/// Prices that are best for some patterns, if the number of batches is within a range (the dual of
+/// covering all containers with patterns). One pattern after the other is added, and the solver goes on from where
+/// it was: microlp does that, good_lp does not.
+pub(crate) struct Master<'a> {
+    problem: &'a Problem,
+    unit: f64,
+    pay: Vec<microlp::Variable>,
+    up: microlp::Variable,
+    down: microlp::Variable,
+    /// Nothing once it failed.
+    solution: Option<microlp::Solution>,
+    /// Patterns that count, by index.
+    within: BTreeSet<usize>,
+}
+
+/// Patterns that cost less than this part of a unit below what they pay count as not doing so.
+const NEAR: f64 = 1e-7;
+
+impl<'a> Master<'a> {
+    pub(crate) fn new(
+        problem: &'a Problem,
+        batches: &RangeInclusive<i64>,
+        cost: i64,
+    ) -> Option<Master<'a>> {
+        let unit = unit(problem);
+        let mut program = microlp::Problem::new(microlp::OptimizationDirection::Maximize);
+        let any = (0.0, f64::INFINITY);
+        let counts = problem.kinds().iter().map(|k| f64::from(k.count));
+        let pay: Vec<_> = counts.clone().map(|n| program.add_var(n, any)).collect();
+        let up = program.add_var(float(*batches.start()), any);
+        let down = program.add_var(-float(*batches.end()), any);
+        // As if one batch of everything cost a little more than the present plan: without it a number of
+        // batches that these patterns cannot make has no bound.
+        let (_, beta) = problem.prices();
+        let most = float(cost.saturating_add(beta.max(1))) / unit;
+        let mut goal: Vec<_> = pay.iter().copied().zip(counts).collect();
+        goal.extend([(up, float(*batches.start())), (down, -float(*batches.end()))]);
+        program.add_constraint(&goal[..], microlp::ComparisonOp::Le, most);
+        let solution = program.solve().ok()?.into_solution().ok();
+        let within = BTreeSet::new();
+        Some(Master { problem, unit, pay, up, down, solution, within })
     }
-    goal.add_mul(float(*batches.start()), up);
-    goal.add_mul(-float(*batches.end()), down);
-    // As if one batch of everything cost a little more than the present plan: without it a number of
-    // batches that these patterns cannot make has no bound.
-    let (_, beta) = problem.prices();
-    let most = float(cost.saturating_add(beta.max(1))) / unit;
-    let mut model = variables.maximise(goal.clone()).using(solver);
-    model.add_constraint(goal.leq(most));
-    for pattern in patterns {
-        let mut paid = sum(&pay, pattern);
-        paid.add_mul(1.0, up);
-        paid.add_mul(-1.0, down);
-        model.add_constraint(paid.leq(float(problem.cost(pattern)) / unit));
+
+    /// Prices for which none of these patterns pays more than it costs, or nothing if the solver fails. They
+    /// are those of before, in the same order, and more.
+    pub(crate) fn prices(&mut self, patterns: &[Pattern]) -> Option<Prices> {
+        while let Some(next) = self.dearest(patterns) {
+            self.within.insert(next);
+            self.add(&patterns[next])?;
+        }
+        let solution = self.solution.as_ref()?;
+        let price = |v: microlp::Variable| integer(solution.var_value_raw(v) * self.unit);
+        // Any prices prove something; these must not overflow when they are added up.
+        let most = i64::MAX / 8 / (i64::from(self.problem.total()) + 1);
+        Some(Prices {
+            kinds: self.pay.iter().map(|p| price(*p).clamp(0, most)).collect(),
+            batch: price(self.up).saturating_sub(price(self.down)).clamp(-most, most),
+        })
     }
-    let solution = model.solve().ok()?;
-    let price = |v: Variable| integer(solution.value(v) * unit);
-    // Any prices prove something; these must not overflow when they are added up.
-    let most = i64::MAX / 8 / (i64::from(problem.total()) + 1);
-    Some(Prices {
-        kinds: pay.iter().map(|p| price(*p).clamp(0, most)).collect(),
-        batch: price(up).saturating_sub(price(down)).clamp(-most, most),
-    })
+
+    /// The pattern that pays most above what it costs, of those that do not count yet.
+    fn dearest(&self, patterns: &[Pattern]) -> Option<usize> {
+        let solution = self.solution.as_ref()?;
+        let value = |v: &microlp::Variable| solution.var_value_raw(*v);
+        let batch = value(&self.up) - value(&self.down);
+        let pay: Vec<f64> = self.pay.iter().map(value).collect();
+        let above = |i: usize| {
+            let pattern = &patterns[i];
+            let paid: f64 = pay.iter().zip(pattern).map(|(p, n)| p * f64::from(*n)).sum();
+            paid + batch - float(self.problem.cost(pattern)) / self.unit
+        };
+        let others = (0..patterns.len()).filter(|i| !self.within.contains(i));
+        let most = others.map(|i| (above(i), i)).max_by(|a, b| a.0.total_cmp(&b.0));
+        most.filter(|(above, _)| *above > NEAR).map(|(_, i)| i)
+    }
+
+    fn add(&mut self, pattern: &[u32]) -> Option<()> {
+        let kinds = self.pay.iter().zip(pattern).filter(|(_, n)| **n > 0);
+        let mut paid: Vec<_> = kinds.map(|(p, n)| (*p, f64::from(*n))).collect();
+        paid.extend([(self.up, 1.0), (self.down, -1.0)]);
+        let cost = float(self.problem.cost(pattern)) / self.unit;
+        let solution = self.solution.take()?;
+        let solved = solution.add_constraint(&paid[..], microlp::ComparisonOp::Le, cost);
+        self.solution = solved.ok()?.into_solution().ok();
+        Some(())
+    }
 }
 
 /// What came of choosing among patterns.
@@ -129,14 +177,6 @@ fn is_complete(problem: &Problem, plan: &[Pattern]) -> bool {
 fn unit(problem: &Problem) -> f64 {
     let (alpha, beta) = problem.prices();
     float(alpha.max(beta).max(1))
-}
-
-fn sum(pay: &[Variable], pattern: &[u32]) -> Expression {
-    let mut paid = Expression::with_capacity(pay.len() + 2);
-    for (p, x) in pay.iter().zip(pattern).filter(|(_, x)| **x > 0) {
-        paid.add_mul(f64::from(*x), *p);
-    }
-    paid
 }
 
 #[expect(

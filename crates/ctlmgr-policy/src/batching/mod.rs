@@ -30,6 +30,7 @@
 mod anneal;
 mod bound;
 mod columns;
+mod cover;
 mod dp;
 mod envelope;
 mod greedy;

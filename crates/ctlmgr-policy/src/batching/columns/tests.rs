@@ -108,7 +108,7 @@ fn a_number_without_a_certificate_stays_open() {
     let (problem, work) = (four(), Work::new(0, &|| Some(Millis(60_000))));
     let mut generation = Generation::new(&problem, singles(), (&work, &|| false));
     generation.bounds = [(2, nothing_known())].into();
-    generation.decide(2);
+    generation.decide(2, NODES);
     assert_eq!(generation.bounds[&2].least, 0);
 }
 
@@ -121,7 +121,7 @@ fn an_enumeration_that_was_cut_short_proves_nothing() {
         let prices = Prices { kinds: vec![0; 4], batch: 0 };
         generation.bounds = [(2, Bound { least: 0, certificate: Some((0, prices)) })].into();
         generation.nodes = nodes;
-        generation.decide(2);
+        generation.decide(2, NODES);
         generation.bounds[&2].least
     };
     assert_eq!(with(3), 0);
