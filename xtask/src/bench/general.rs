@@ -15,10 +15,11 @@ use super::place::{Sequence, planned};
 const EACH: usize = 12;
 /// Containers, and most in a batch.
 const SIZES: [(usize, usize); 4] = [(25, 8), (25, 25), (30, 8), (30, 30)];
-const KINDS: [(&str, fn(usize, &mut Sequence) -> Table); 3] =
+const KINDS: [(&str, Draw); 3] =
     [("random", random), ("six characters and noise", noisy), ("features", features)];
 
 type Table = Vec<Vec<usize>>;
+type Draw = fn(usize, &mut Sequence) -> Table;
 
 /// One line for each kind and size.
 pub fn table() -> Result<String> {
@@ -51,12 +52,11 @@ fn plan(penalties: &Table, most: usize) -> Result<Value> {
 }
 
 fn pairs(containers: usize, mut between: impl FnMut(usize, usize) -> usize) -> Table {
-    let mut table = vec![vec![0; containers]; containers];
+    let mut table: Table = Vec::new();
     for a in 0..containers {
-        for b in a + 1..containers {
-            let penalty = between(a, b);
-            (table[a][b], table[b][a]) = (penalty, penalty);
-        }
+        let before: Vec<usize> = (0..a).map(|b| between(a, b)).collect();
+        table.iter_mut().zip(&before).for_each(|(row, penalty)| row.push(*penalty));
+        table.push([before, vec![0]].concat());
     }
     table
 }
