@@ -1,5 +1,6 @@
 //! What a cgroup does to block devices, as it is counted.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -48,10 +49,10 @@ pub struct Io {
     pub cpu_usec: u64,
     /// Time in which somebody waited for a disk (`some` of io.pressure), in microseconds.
     pub waited_usec: u64,
-    /// The disk that moved the most of it. Of a device and the one below it, which count the same, the
-    /// one with the smaller numbers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk: Option<Disk>,
+    /// The same disk by disk, as far as that is known: of those that lie on others (device mapper, md, loop
+    /// devices) those below.
+    #[serde(skip_serializing_if = "Disks::is_empty")]
+    pub disks: Disks,
     /// What `io.stat` does not tell, where it is traced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Shape>,
@@ -68,16 +69,131 @@ impl Io {
             writes: self.writes.saturating_sub(earlier.writes),
             cpu_usec: self.cpu_usec.saturating_sub(earlier.cpu_usec),
             waited_usec: self.waited_usec.saturating_sub(earlier.waited_usec),
-            disk: self.disk,
-            shape: self
-                .shape
-                .map(|s| s.with(earlier.shape.unwrap_or_default(), u64::saturating_sub)),
+            disks: self.disks.since(earlier.disks),
+            shape: since(self.shape, earlier.shape),
         }
     }
 
     /// Bytes moved in either direction.
     pub fn moved(self) -> Bytes {
         self.read + self.written
+    }
+}
+
+/// Nobody may have traced until now.
+fn since(now: Option<Shape>, earlier: Option<Shape>) -> Option<Shape> {
+    now.map(|now| now.with(earlier.unwrap_or_default(), u64::saturating_sub))
+}
+
+/// What a cgroup did to one disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Moved {
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Requests that read.
+    pub reads: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// What `io.stat` does not tell, where it is traced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Shape>,
+}
+
+impl Moved {
+    /// Bytes moved in either direction.
+    pub fn bytes(self) -> Bytes {
+        self.read + self.written
+    }
+
+    fn with(self, other: Moved, join: &impl Fn(u64, u64) -> u64) -> Moved {
+        Moved {
+            read: Bytes(join(self.read.0, other.read.0)),
+            written: Bytes(join(self.written.0, other.written.0)),
+            reads: join(self.reads, other.reads),
+            writes: join(self.writes, other.writes),
+            shape: match (self.shape, other.shape) {
+                (Some(shape), Some(other)) => Some(shape.with(other, join)),
+                // What was not traced says nothing of the shape.
+                (shape, other) => other.or(shape),
+            },
+        }
+    }
+}
+
+/// So many disks are told apart.
+pub const DISKS: usize = 4;
+
+/// What a cgroup did to each disk, in the order of their numbers; of more than [`DISKS`] to those to which it did
+/// the most.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<OnDisk>", into = "Vec<OnDisk>")]
+pub struct Disks([Option<(Disk, Moved)>; DISKS]);
+
+/// One of [`Disks`], as it is written.
+#[derive(Debug, Serialize, Deserialize)]
+struct OnDisk {
+    disk: Disk,
+    #[serde(flatten)]
+    moved: Moved,
+}
+
+impl From<Vec<OnDisk>> for Disks {
+    fn from(all: Vec<OnDisk>) -> Disks {
+        all.into_iter().map(|d| (d.disk, d.moved)).collect()
+    }
+}
+
+impl From<Disks> for Vec<OnDisk> {
+    fn from(disks: Disks) -> Vec<OnDisk> {
+        disks.iter().map(|(disk, moved)| OnDisk { disk, moved }).collect()
+    }
+}
+
+impl FromIterator<(Disk, Moved)> for Disks {
+    fn from_iter<T: IntoIterator<Item = (Disk, Moved)>>(all: T) -> Disks {
+        let mut all: Vec<_> = all.into_iter().filter(|(_, m)| m.bytes() > Bytes::ZERO).collect();
+        all.sort_unstable_by_key(|(disk, moved)| (std::cmp::Reverse(moved.bytes()), *disk));
+        all.dedup_by_key(|(disk, _)| *disk);
+        all.truncate(DISKS);
+        all.sort_unstable_by_key(|(disk, _)| *disk);
+        let mut disks = Disks::default();
+        disks.0.iter_mut().zip(all).for_each(|(place, each)| *place = Some(each));
+        disks
+    }
+}
+
+impl Disks {
+    /// Each disk, and what was done to it.
+    pub fn iter(&self) -> impl Iterator<Item = (Disk, Moved)> + '_ {
+        self.0.iter().flatten().copied()
+    }
+
+    /// Whether nothing is known of any.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    fn on(&self, disk: Disk) -> Moved {
+        self.iter().find(|(d, _)| *d == disk).map(|(_, moved)| moved).unwrap_or_default()
+    }
+
+    /// Joins two, count by count.
+    #[must_use]
+    pub fn with(self, other: Disks, join: impl Fn(u64, u64) -> u64) -> Disks {
+        let disks: BTreeSet<Disk> = self.iter().chain(other.iter()).map(|(d, _)| d).collect();
+        disks.into_iter().map(|d| (d, self.on(d).with(other.on(d), &join))).collect()
+    }
+
+    fn since(self, earlier: Disks) -> Disks {
+        let less = |(disk, now): (Disk, Moved)| {
+            let before = earlier.on(disk);
+            let shape = since(now.shape, before.shape);
+            (disk, Moved { shape, ..now.with(before, &u64::saturating_sub) })
+        };
+        self.iter().map(less).collect()
     }
 }
 
@@ -148,6 +264,33 @@ mod tests {
         let disk = Disk { major: 254, minor: 16 };
         assert_eq!(disk.to_string().parse(), Ok(disk));
         assert!("254".parse::<Disk>().is_err() && "a:0".parse::<Disk>().is_err());
+    }
+
+    fn on(minor: u32, read: u64) -> (Disk, Moved) {
+        (Disk { major: 8, minor }, Moved { read: Bytes(read), reads: 1, ..Moved::default() })
+    }
+
+    #[test]
+    fn of_many_disks_those_are_told_apart_that_are_used_most() {
+        let many: Disks =
+            [on(5, 9), on(0, 0), on(1, 1), on(4, 7), on(2, 8), on(3, 2)].into_iter().collect();
+        let numbers: Vec<u32> = many.iter().map(|(disk, _)| disk.minor).collect();
+        assert_eq!(numbers, [2, 3, 4, 5]);
+        let json = serde_json::to_string(&many).unwrap();
+        assert_eq!(serde_json::from_str::<Disks>(&json).unwrap(), many);
+    }
+
+    #[test]
+    fn disks_are_joined_and_taken_apart_one_by_one() {
+        let now: Disks = [on(0, 9), on(1, 5)].into_iter().collect();
+        let before: Disks = [on(0, 4), on(1, 5), on(2, 3)].into_iter().collect();
+        let io = |disks| Io { disks, ..Io::default() };
+        let passed: Vec<_> =
+            io(now).since(io(before)).disks.iter().map(|(d, m)| (d.minor, m.read)).collect();
+        assert_eq!(passed, [(0, Bytes(5))]);
+        let sum: Vec<_> =
+            now.with(before, u64::saturating_add).iter().map(|(d, m)| (d.minor, m.read)).collect();
+        assert_eq!(sum, [(0, Bytes(13)), (1, Bytes(10)), (2, Bytes(3))]);
     }
 
     #[test]

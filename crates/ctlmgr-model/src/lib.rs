@@ -19,7 +19,7 @@ mod topology;
 mod value;
 mod workload;
 
-pub use disk::{Disk, Io, Requests, SIZES, Shape};
+pub use disk::{DISKS, Disk, Disks, Io, Moved, Requests, SIZES, Shape};
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use knob::Knob;
 pub use oomd::{Oomd, Watched};

@@ -32,7 +32,7 @@ mod settled;
 
 use std::collections::BTreeSet;
 
-use ctlmgr_model::{Bytes, Character, Disk, Millis, Percent, StartSettings, Weight};
+use ctlmgr_model::{Bytes, Character, DISKS, Disk, Millis, Percent, StartSettings, Weight};
 
 pub use lesson::{
     busy_milli, classify, is_quiet, learn, learn_alone, learn_running, per_sec, traits,
@@ -51,15 +51,15 @@ pub struct Traits {
     pub character: Option<Character>,
     /// What a mixed one is made of, if that is known.
     pub mix: Option<Mix>,
-    /// The disk that it uses the most. Those on different ones do not meet.
-    pub disk: Option<Disk>,
+    /// What it does to each disk, as far as that is known. Those on different ones do not meet.
+    pub disks: [Option<Use>; DISKS],
     /// Processors that it keeps busy, in thousandths.
     pub cpu_milli: u64,
     /// Page cache that it reads into.
     pub cache: Bytes,
 }
 
-/// The two directions of a start that is mixed.
+/// The two directions of what a start does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mix {
     /// How it reads.
@@ -70,10 +70,45 @@ pub struct Mix {
     pub written: Percent,
 }
 
+/// What a start does to one disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Use {
+    /// Which disk.
+    pub disk: Disk,
+    /// Part of all its bytes.
+    pub part: Percent,
+    /// What these are made of.
+    pub mix: Mix,
+}
+
+impl Mix {
+    /// Characters and parts in per cent.
+    fn parts(&self) -> Vec<(Character, u32)> {
+        let written = u32::from(self.written.0.min(100));
+        vec![(self.read, 100 - written), (self.write, written)]
+    }
+}
+
 impl Traits {
     /// Whether they use different disks.
     pub fn is_apart(&self, other: &Traits) -> bool {
-        self.disk.zip(other.disk).is_some_and(|(a, b)| a != b)
+        self.meets(other).is_some_and(|shared| shared.is_empty())
+    }
+
+    /// What both do to the disks that both use, and in per cent how much of what each does that is; `None` if
+    /// the disks of one of them are not known.
+    fn meets(&self, other: &Traits) -> Option<Vec<(Mix, Mix, u32)>> {
+        let is_known = |t: &Traits| t.disks.iter().any(Option::is_some);
+        let pairs = self
+            .disks
+            .iter()
+            .flatten()
+            .flat_map(|a| other.disks.iter().flatten().map(move |b| (a, b)));
+        let shared = pairs.filter(|(a, b)| a.disk == b.disk);
+        // Who does a tenth of its work where another does all of it slows that one down no more than by a tenth; of
+        // two that are spread alike over several disks (RAID) each meets the other with everything.
+        let shared = shared.map(|(a, b)| (a.mix, b.mix, u32::from(a.part.0.min(b.part.0))));
+        (is_known(self) && is_known(other)).then(|| shared.collect())
     }
 
     /// Whether it may use a disk: unknown ones may.
@@ -82,23 +117,25 @@ impl Traits {
     }
 
     /// What two cost each other when they start together, in hundredths: nothing if one of them is
-    /// not known, or they use different disks.
+    /// not known, or they use different disks; of disks that both use as much as the less busy one does there.
     pub fn conflict(&self, other: &Traits, penalties: &Penalties) -> u32 {
-        match (self.character, other.character) {
-            (Some(a), Some(b)) if !self.is_apart(other) => penalties
-                .learned_between(a, b)
-                .unwrap_or_else(|| by_parts(&self.parts(a), &other.parts(b), penalties)),
-            _ => 0,
+        let (Some(a), Some(b)) = (self.character, other.character) else { return 0 };
+        let learned = penalties.learned_between(a, b);
+        match self.meets(other).filter(|_| self.may_use_disk() && other.may_use_disk()) {
+            Some(shared) => {
+                let on = |(a, b, part): &(Mix, Mix, u32)| {
+                    part * learned.unwrap_or_else(|| by_parts(&a.parts(), &b.parts(), penalties))
+                };
+                shared.iter().map(on).sum::<u32>().div_ceil(100)
+            }
+            None => learned.unwrap_or_else(|| by_parts(&self.parts(a), &other.parts(b), penalties)),
         }
     }
 
     /// Characters and parts in per cent: one, or those of its two directions.
     fn parts(&self, character: Character) -> Vec<(Character, u32)> {
         match self.mix.filter(|_| character == Character::Mixed) {
-            Some(Mix { read, write, written }) => {
-                let written = u32::from(written.0.min(100));
-                vec![(read, 100 - written), (write, written)]
-            }
+            Some(mix) => mix.parts(),
             None => vec![(character, 100)],
         }
     }

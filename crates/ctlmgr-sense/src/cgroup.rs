@@ -1,7 +1,9 @@
 //! Files of the memory controller, as text to values (kernel: admin-guide/cgroup-v2.rst).
 
 use ctlmgr_host::{CgroupDir, HostError, Result};
-use ctlmgr_model::{Activity, Bytes, Disk, Group, Io, Knob, Limit, MemoryEvents, MemorySample};
+use ctlmgr_model::{
+    Activity, Bytes, Disk, Group, Io, Knob, Limit, MemoryEvents, MemorySample, Moved,
+};
 
 use crate::machine::parse_pressure;
 
@@ -66,45 +68,42 @@ pub fn parse_cpu(text: &str) -> Option<(u64, Option<u64>)> {
 /// A device that did nothing yet may stand there without keys.
 pub fn parse_io(text: &str) -> Option<Io> {
     let mut all = Io::default();
-    let mut most = Bytes::ZERO;
-    for line in text.lines() {
-        let (disk, io) = parse_disk(line)?;
-        let is_lower = all.disk.is_some_and(|d| disk < d);
-        if io.moved() > most || (io.moved() == most && most > Bytes::ZERO && is_lower) {
-            (all.disk, most) = (Some(disk), io.moved());
-        }
-        all.read = all.read + io.read;
-        all.written = all.written + io.written;
-        all.reads = all.reads.saturating_add(io.reads);
-        all.writes = all.writes.saturating_add(io.writes);
+    for (_, moved) in parse_disks(text)? {
+        all.read = all.read + moved.read;
+        all.written = all.written + moved.written;
+        all.reads = all.reads.saturating_add(moved.reads);
+        all.writes = all.writes.saturating_add(moved.writes);
     }
     Some(all)
 }
 
+/// The same device by device.
+pub fn parse_disks(text: &str) -> Option<Vec<(Disk, Moved)>> {
+    text.lines().map(parse_disk).collect()
+}
+
 /// One line of `io.stat`.
-fn parse_disk(line: &str) -> Option<(Disk, Io)> {
+fn parse_disk(line: &str) -> Option<(Disk, Moved)> {
     let mut words = line.split_ascii_whitespace();
     let disk = words.next()?.parse().ok()?;
-    let mut io = Io::default();
+    let mut moved = Moved::default();
     for word in words {
         let (key, number) = word.split_once('=')?;
         match key {
-            "rbytes" => io.read = parse_bytes(number)?,
-            "wbytes" => io.written = parse_bytes(number)?,
-            "rios" => io.reads = number.parse().ok()?,
-            "wios" => io.writes = number.parse().ok()?,
+            "rbytes" => moved.read = parse_bytes(number)?,
+            "wbytes" => moved.written = parse_bytes(number)?,
+            "rios" => moved.reads = number.parse().ok()?,
+            "wios" => moved.writes = number.parse().ok()?,
             // Others may hold words, as the cost model's do.
             _ => {}
         }
     }
-    Some((disk, io))
+    Some((disk, moved))
 }
 
-/// The devices that `io.stat` names.
-pub(crate) fn read_disks(dir: &CgroupDir) -> Vec<Disk> {
-    let disks =
-        |text: &str| text.lines().map(|l| Some(parse_disk(l)?.0)).collect::<Option<Vec<_>>>();
-    read(dir, "io.stat", disks).ok().flatten().unwrap_or_default()
+/// The devices that `io.stat` names, and what was done to each.
+pub(crate) fn read_disks(dir: &CgroupDir) -> Vec<(Disk, Moved)> {
+    read(dir, "io.stat", parse_disks).ok().flatten().unwrap_or_default()
 }
 
 /// `populated` and `frozen` of `cgroup.events`.
@@ -278,7 +277,7 @@ mod tests {
 
     knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => (42, Some(40)), "user_usec 40\n");
     knob!(io_stat, parse_io, "8:0 rbytes=10 wbytes=2 rios=1 cost.ctrl=auto\n254:0 rbytes=12\n7:0\n"
-        => Io { read: Bytes(22), written: Bytes(2), reads: 1, disk: "8:0".parse().ok(), ..Io::default() },
+        => Io { read: Bytes(22), written: Bytes(2), reads: 1, ..Io::default() },
         "8:0 rbytes\n");
     knob!(cgroup_events, parse_state, "populated 1\nfrozen 0\n" => (true, false), "populated");
 

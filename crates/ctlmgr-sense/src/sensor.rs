@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, Result, chain};
 use ctlmgr_model::{
-    Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Gap, Group, Io, MemorySample, Millis,
-    Oomd, Pressure, Shape, Snapshot, Source, Workload, WorkloadName,
+    Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Disks, Gap, Group, Io, MemorySample,
+    Millis, Moved, Oomd, Pressure, Shape, Snapshot, Source, Workload, WorkloadName,
 };
 use glob::Pattern;
 
@@ -139,11 +139,10 @@ impl Sensor {
             if let Some(dir) = dir {
                 let activity = read_activity(&dir);
                 if activity.is_populated {
-                    let shape = trace.and_then(|trace| shape(&dir, trace));
-                    let disk = activity.io.disk.filter(|disk| !self.is_stacked(*disk));
+                    let (disks, shape) = self.disks(&dir, trace);
                     let held = read_memory(&dir).ok().flatten().filter(|_| !activity.is_frozen);
                     memory.extend(held.map(|held| (id.clone(), held)));
-                    io.insert(id, Io { shape, disk, ..activity.io });
+                    io.insert(id, Io { shape, disks, ..activity.io });
                 }
             }
         }
@@ -157,10 +156,22 @@ impl Sensor {
         })
     }
 
-    /// Whether a device lies on others (device mapper, md): then it may share one with any other.
+    /// What a cgroup did to each disk, and its requests over all devices.
+    fn disks(&self, dir: &CgroupDir, trace: Option<&DiskTrace<'_>>) -> (Disks, Option<Shape>) {
+        let traced = |disk| trace.and_then(|trace| trace(dir.id(), disk));
+        let all = read_disks(dir).into_iter();
+        let all: Vec<(Disk, Moved)> =
+            all.map(|(disk, moved)| (disk, Moved { shape: traced(disk), ..moved })).collect();
+        let shapes = all.iter().filter_map(|(_, moved)| moved.shape);
+        let shape = shapes.reduce(|sum, shape| sum.with(shape, u64::saturating_add));
+        (all.into_iter().filter(|(disk, _)| !self.is_stacked(*disk)).collect(), shape)
+    }
+
+    /// Whether a device lies on others (device mapper, md, loop devices): those count the same.
     fn is_stacked(&self, disk: Disk) -> bool {
-        let slaves = self.host.path(&format!("sys/dev/block/{disk}/slaves"));
-        std::fs::read_dir(slaves).is_ok_and(|mut entries| entries.next().is_some())
+        let path = |name: &str| self.host.path(&format!("sys/dev/block/{disk}/{name}"));
+        let is_any = |mut entries: std::fs::ReadDir| entries.next().is_some();
+        std::fs::read_dir(path("slaves")).is_ok_and(is_any) || path("loop").exists()
     }
 
     /// The cgroup of a container, by its full id.
@@ -302,12 +313,6 @@ fn read_list(dir: &CgroupDir, name: &str) -> Result<Option<Cpus>> {
     text.parse().map(Some).map_err(|_| HostError::malformed(dir.file(name), &text))
 }
 
-/// The requests of a cgroup, over all devices.
-fn shape(dir: &CgroupDir, trace: &DiskTrace<'_>) -> Option<Shape> {
-    let shapes = read_disks(dir).into_iter().filter_map(|disk| trace(dir.id(), disk));
-    shapes.reduce(|sum, shape| sum.with(shape, u64::saturating_add))
-}
-
 /// Below a user's manager anybody may give a cgroup the name of another's container.
 fn is_of_user(path: &CgroupPath) -> bool {
     path.ancestors().any(|a| is_user_manager(&a))
@@ -364,5 +369,34 @@ mod tests {
             ("2-3".into(), "0-7".into())
         );
         assert!(cpuset.mems.is_empty() && !members.cpusets.contains_key(&theirs));
+    }
+
+    #[test]
+    fn what_is_done_to_each_disk_is_told_apart_and_what_lies_on_others_left_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, file: &str, text: &str| {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+            std::fs::write(dir.path().join(path).join(file), text).unwrap();
+        };
+        let id = "a".repeat(64);
+        let scope = format!("sys/fs/cgroup/system.slice/docker-{id}.scope");
+        write("sys/fs/cgroup", "cgroup.controllers", "io");
+        write(&scope, "cgroup.events", "populated 1\nfrozen 0\n");
+        // A volume of LVM on 8:0, a loop device on 8:16.
+        write("sys/dev/block/253:0/slaves", "sda", "");
+        write("sys/dev/block/7:0/loop", "backing_file", "");
+        let line = |disk, read| format!("{disk} rbytes={read} wbytes=1 rios=2 wios=1\n");
+        let lines = [line("253:0", 100), line("8:0", 100), line("7:0", 50), line("8:16", 50)];
+        write(&scope, "io.stat", &lines.concat());
+        let sensor = Sensor::new(Host::fake(dir.path())).unwrap();
+        let requests = ctlmgr_model::Requests { count: 3, ..Default::default() };
+        let traced = |_, disk: Disk| {
+            (disk.major == 8).then_some(Shape { read: requests, ..Shape::default() })
+        };
+        let look = sensor.look_at(&BTreeSet::from([id.clone()]), Some(&traced)).unwrap();
+        let disks: Vec<_> =
+            look.io[&id].disks.iter().map(|(disk, m)| (disk.to_string(), m.read.0)).collect();
+        assert_eq!(disks, [("8:0".to_owned(), 100), ("8:16".to_owned(), 50)]);
+        assert_eq!(look.io[&id].shape.unwrap().read.count, 6);
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use ctlmgr_api::{Client, Forget, KeyedProfile, Queue, QueueChange};
-use ctlmgr_model::{Bytes, Millis, Mode, Profile, Requests, Running, SIZES};
+use ctlmgr_model::{Bytes, Millis, Mode, Moved, Profile, Requests, Running, SIZES, Shape};
 use ctlmgr_policy::gate;
 use hyper::Method;
 
@@ -217,15 +217,25 @@ fn start(profile: &Profile) {
     ] {
         show::line(&format!("  {what:<10} {value}"));
     }
-    let disk = io.disk.map_or_else(|| "-".to_owned(), |d| d.to_string());
-    show::line(&format!("  {:<10} {disk} most of all", "disk"));
-    match io.shape {
-        None => show::line("  requests were not traced"),
-        Some(shape) => {
-            requests("reading", &shape.read, profile.lasts);
-            requests("writing", &shape.write, profile.lasts);
-        }
+    if io.shape.is_none() {
+        show::line("  requests were not traced");
     }
+    directions(io.shape, profile.lasts);
+    let is_one = io.disks.iter().count() == 1;
+    for (disk, Moved { read, written, reads, writes, shape }) in io.disks.iter() {
+        let (on, name) = ("of it on", disk.to_string());
+        show::line(&format!(
+            "  {on:<10} {name:<6} {read} in {reads} requests read, {written} in {writes} written"
+        ));
+        directions(shape.filter(|_| !is_one), profile.lasts);
+    }
+}
+
+/// What was traced of both directions, if anything.
+fn directions(shape: Option<Shape>, lasted: Millis) {
+    let Some(shape) = shape else { return };
+    requests("reading", &shape.read, lasted);
+    requests("writing", &shape.write, lasted);
 }
 
 /// What one does that runs.
@@ -249,10 +259,7 @@ fn running(running: &Running) {
         running.working_set,
         pct(running.page_cache)
     ));
-    if let Some(shape) = &per_minute.shape {
-        requests("reading", &shape.read, minute);
-        requests("writing", &shape.write, minute);
-    }
+    directions(per_minute.shape, minute);
 }
 
 /// How long ago that was.

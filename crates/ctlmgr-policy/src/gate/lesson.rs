@@ -1,10 +1,10 @@
 //! What a start teaches: its character, and a profile of those like it.
 
 use ctlmgr_model::{
-    Bytes, Character, Io, MemorySample, Millis, Percent, Profile, Requests, Running,
+    Bytes, Character, DISKS, Io, MemorySample, Millis, Moved, Percent, Profile, Requests, Running,
 };
 
-use super::{Mix, Traits};
+use super::{Mix, Traits, Use};
 
 /// Up to this a container is quiet that does not wait for a disk, whatever it does later, in bytes per second.
 const QUIET_PER_SEC: Bytes = Bytes::mib(1);
@@ -49,30 +49,45 @@ pub fn busy_milli(io: &Io, passed: Millis) -> u64 {
 /// are traced, else by the mean size of requests in io.stat, to which sequential requests that nothing
 /// merges look random, and large random ones sequential.
 pub fn classify(io: &Io, lasted: Millis) -> Character {
-    let moved = io.moved();
     if is_quiet(io, lasted, Bytes::ZERO) {
         return match busy_milli(io, lasted) >= BUSY_MILLI {
             true => Character::Cpu,
             false => Character::Quiet,
         };
     }
-    let prevails =
-        |part: Bytes| u128::from(part.0) * 100 >= u128::from(moved.0) * u128::from(PREVAILS);
-    match () {
-        () if prevails(io.read) => how_it_reads(io),
-        () if prevails(io.written) => how_it_writes(io),
-        () => Character::Mixed,
+    let all = whole(io);
+    match written(&all) {
+        Percent(0) => how_it_reads(&all),
+        Percent(100) => how_it_writes(&all),
+        _ => Character::Mixed,
     }
 }
 
-fn how_it_reads(io: &Io) -> Character {
+/// All disks together.
+fn whole(io: &Io) -> Moved {
+    let Io { read, written, reads, writes, shape, .. } = *io;
+    Moved { read, written, reads, writes, shape }
+}
+
+/// Part of the bytes that are written; none or all if one direction prevails.
+fn written(moved: &Moved) -> Percent {
+    let all = u128::from(moved.bytes().0.max(1));
+    let of = |part: Bytes| u128::from(part.0) * 100;
+    match () {
+        () if of(moved.read) >= all * u128::from(PREVAILS) => Percent(0),
+        () if of(moved.written) >= all * u128::from(PREVAILS) => Percent(100),
+        () => Percent(u8::try_from(of(moved.written) / all).unwrap_or(100)),
+    }
+}
+
+fn how_it_reads(io: &Moved) -> Character {
     match is_sequential(io.read, io.reads, io.shape.unwrap_or_default().read) {
         true => Character::SequentialRead,
         false => Character::RandomRead,
     }
 }
 
-fn how_it_writes(io: &Io) -> Character {
+fn how_it_writes(io: &Moved) -> Character {
     match is_sequential(io.written, io.writes, io.shape.unwrap_or_default().write) {
         true => Character::SequentialWrite,
         false => Character::RandomWrite,
@@ -87,12 +102,30 @@ fn is_sequential(bytes: Bytes, requests: u64, traced: Requests) -> bool {
     }
 }
 
-/// What it is made of, if it moved anything.
-fn mix(io: &Io) -> Option<Mix> {
-    let written = u128::from(io.written.0) * 100 / u128::from(io.moved().0.max(1));
-    let written = Percent(u8::try_from(written).ok()?);
-    let (read, write) = (how_it_reads(io), how_it_writes(io));
-    (io.moved() > Bytes::ZERO).then_some(Mix { read, write, written })
+/// What it is made of.
+fn mix(moved: &Moved) -> Mix {
+    match written(moved) {
+        Percent(0) => of_one(how_it_reads(moved)),
+        Percent(100) => of_one(how_it_writes(moved)),
+        written => Mix { read: how_it_reads(moved), write: how_it_writes(moved), written },
+    }
+}
+
+/// Whatever the direction: so that those that cost others the same are the same.
+fn of_one(character: Character) -> Mix {
+    Mix { read: character, write: character, written: Percent(0) }
+}
+
+/// What it does to each disk; a character that somebody stated is what it does to all of them.
+fn uses(io: &Io, stated: Option<Character>) -> [Option<Use>; DISKS] {
+    let all: u64 = io.disks.iter().map(|(_, moved)| moved.bytes().0).sum();
+    let mut uses = [None; DISKS];
+    for (place, (disk, moved)) in uses.iter_mut().zip(io.disks.iter()) {
+        let part = u128::from(moved.bytes().0) * 100 / u128::from(all.max(1));
+        let part = Percent(u8::try_from(part).unwrap_or(100));
+        *place = Some(Use { disk, part, mix: stated.map_or_else(|| mix(&moved), of_one) });
+    }
+    uses
 }
 
 /// A mean follows the last starts: each new one counts for at least this part, one in …
@@ -153,7 +186,7 @@ fn mixed(known: Io, new: Io, mean: impl Fn(u64, u64) -> u64) -> Io {
         writes: mean(known.writes, new.writes),
         cpu_usec: mean(known.cpu_usec, new.cpu_usec),
         waited_usec: mean(known.waited_usec, new.waited_usec),
-        disk: new.disk.or(known.disk),
+        disks: known.disks.with(new.disks, &mean),
         // What was not traced says nothing of the shape.
         shape: match (known.shape, new.shape) {
             (Some(known), Some(new)) => Some(known.with(new, mean)),
@@ -236,9 +269,9 @@ pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
         |c| matches!(c, Character::RandomRead | Character::SequentialRead | Character::Mixed);
     Traits {
         character,
-        mix: profile.filter(|p| p.character == Character::Mixed).and_then(|p| mix(&p.io)),
+        mix: profile.filter(|p| p.character == Character::Mixed).map(|p| mix(&whole(&p.io))),
         cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
-        disk: profile.and_then(|p| p.io.disk),
+        disks: profile.map_or([None; DISKS], |p| uses(&p.io, stated)),
         // What one reads in a minute of normal running says nothing of how much it reads to start.
         cache: profile
             .filter(|p| p.starts > 0 && reads(p.character))

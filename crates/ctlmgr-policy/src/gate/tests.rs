@@ -196,18 +196,52 @@ fn only_whole_starts_say_how_long_they_take() {
 
 #[test]
 fn those_on_different_disks_do_not_meet() {
-    let on = |minor| Disk { major: 8, minor };
+    let all_on = |minor| on(&[(minor, 100, Character::SequentialRead)]);
     let mut queue = Queue {
         waiting: vec![waiting(1, Some(Character::SequentialRead))],
         starting: vec![starting("db", Character::RandomRead)],
         ..Queue::default()
     };
-    queue.starting[0].traits.disk = Some(on(0));
+    queue.starting[0].traits.disks = on(&[(0, 100, Character::RandomRead)]);
     assert!(who_starts(&queue, 10).is_empty(), "its disk is not known");
-    queue.waiting[0].traits.disk = Some(on(0));
+    queue.waiting[0].traits.disks = all_on(0);
     assert!(who_starts(&queue, 10).is_empty());
-    queue.waiting[0].traits.disk = Some(on(16));
+    queue.waiting[0].traits.disks = all_on(16);
     assert_eq!(who_starts(&queue, 10), [1]);
+}
+
+/// What is done to some disks, by minor number and part of all bytes.
+fn on(all: &[(u32, u8, Character)]) -> [Option<Use>; DISKS] {
+    let mut disks = [None; DISKS];
+    for (place, (minor, part, c)) in disks.iter_mut().zip(all) {
+        let mix = Mix { read: *c, write: *c, written: Percent(0) };
+        *place = Some(Use { disk: Disk { major: 8, minor: *minor }, part: Percent(*part), mix });
+    }
+    disks
+}
+
+/// By the guidelines two of sequential and random reads cost 2.00 on one disk.
+#[test]
+fn two_meet_on_each_disk_as_what_they_do_there_and_as_much_as_the_less_busy_one_does() {
+    use Character::{RandomRead, SequentialRead, SequentialWrite};
+    let cost = |a: &[(u32, u8, Character)], b: &[(u32, u8, Character)]| {
+        let traits =
+            |disks, character| Traits { disks, character: Some(character), ..Traits::default() };
+        let (a, b) = (traits(on(a), a[0].2), traits(on(b), b[0].2));
+        let penalties = Penalties::default();
+        assert_eq!(a.conflict(&b, &penalties), b.conflict(&a, &penalties));
+        a.conflict(&b, &penalties)
+    };
+    let reader = [(0, 100, RandomRead)];
+    assert_eq!(cost(&reader, &[(0, 100, SequentialRead)]), 200);
+    assert_eq!(cost(&reader, &[(0, 10, SequentialRead), (1, 90, SequentialRead)]), 20);
+    assert_eq!(
+        cost(&reader, &[(0, 50, SequentialWrite), (1, 50, RandomRead)]),
+        0,
+        "a log beside data"
+    );
+    let spread = |c| [0, 1, 2, 3].map(|minor| (minor, 25, c));
+    assert_eq!(cost(&spread(RandomRead), &spread(SequentialRead)), 200, "an array of disks");
 }
 
 fn any_character() -> impl Strategy<Value = Option<Character>> {

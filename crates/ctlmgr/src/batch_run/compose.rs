@@ -288,7 +288,7 @@ pub(super) fn create(file: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctlmgr_model::{Bytes, Disk, Io, Millis, Percent};
+    use ctlmgr_model::{Bytes, Disk, Io, Millis, Moved, Percent};
 
     const CONFIG: &str = r#"{"name": "shop", "networks": {"default": {}}, "services": {
         "db": {"image": "db", "labels": {"ctlmgr.batch.class": "random-write"}, "networks": {}},
@@ -390,8 +390,10 @@ mod tests {
             input["penalty"][1][2].as_f64().unwrap()
         };
         assert!((cost(&profiles) - 1.5).abs() < 1e-9, "three quarters of 2 for sequential writes");
+        let Io { read, written, reads, writes, .. } = web.io;
+        let moved = Moved { read, written, reads, writes, shape: None };
         let on = |minor| Profile {
-            io: Io { disk: Some(Disk { major: 8, minor }), ..web.io },
+            io: Io { disks: [(Disk { major: 8, minor }, moved)].into_iter().collect(), ..web.io },
             ..web.clone()
         };
         profiles.insert("shop/web".to_owned(), on(0));

@@ -60,9 +60,9 @@ pub(super) struct Bins(Vec<Traits>);
 impl Bins {
     /// The name of the bin of one that is like this.
     pub(super) fn name_of(&mut self, traits: &Traits) -> String {
-        let Traits { character, disk, .. } = *traits;
+        let Traits { character, disks, .. } = *traits;
         let mix = traits.mix.filter(|_| character == Some(Character::Mixed));
-        let bin = Traits { character, mix, disk, ..Traits::default() };
+        let bin = Traits { character, mix, disks, ..Traits::default() };
         let at = self.0.iter().position(|b| *b == bin).unwrap_or_else(|| {
             self.0.push(bin);
             self.0.len() - 1

@@ -235,7 +235,7 @@ impl Member {
 
 #[cfg(test)]
 mod tests {
-    use ctlmgr_model::Weight;
+    use ctlmgr_model::{Percent, Weight};
 
     use super::*;
 
@@ -264,10 +264,12 @@ mod tests {
     #[test]
     fn company_is_who_uses_the_same_disk() {
         let id = "a".repeat(ID);
-        let of = |character, minor| Traits {
-            character: Some(character),
-            disk: Some(ctlmgr_model::Disk { major: 8, minor }),
-            ..Traits::default()
+        let of = |character, minor| {
+            let disk = ctlmgr_model::Disk { major: 8, minor };
+            let mix = gate::Mix { read: character, write: character, written: Percent(0) };
+            let all_of_it = gate::Use { disk, part: Percent(100), mix };
+            let disks = [Some(all_of_it), None, None, None];
+            Traits { character: Some(character), disks, ..Traits::default() }
         };
         let known = Known {
             id: id.clone(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::control::Refused;
 use ctlmgr_host::Host;
-use ctlmgr_model::{Bytes, Character, ContainerFacts, Io, Remembered};
+use ctlmgr_model::{Bytes, Character, ContainerFacts, Io, Moved, Remembered};
 use tokio::sync::oneshot;
 
 /// A host with one container's cgroup, and everything that the gate listens to.
@@ -128,8 +128,9 @@ async fn who_does_not_fit_waits_until_the_other_is_over_and_learns_from_it() {
     let profiles = world.ask(Question::Profiles).await.unwrap();
     assert_eq!((profiles.len(), profiles[0].key.as_str()), (1, "db-image"));
     assert_eq!(profiles[0].profile.character, Character::RandomRead);
-    let disk = "8:0".parse().ok();
-    let io = Io { read: Bytes::mib(40), reads: 10_240, disk, ..Io::default() };
+    let moved = Moved { read: Bytes::mib(40), reads: 10_240, ..Moved::default() };
+    let disks = [("8:0".parse().unwrap(), moved)].into_iter().collect();
+    let io = Io { read: moved.read, reads: moved.reads, disks, ..Io::default() };
     assert_eq!(profiles[0].profile.io, io);
     assert!(profiles[0].profile.alone.is_some(), "nobody started beside it");
     let known = world.ask(Question::Containers).await.unwrap();
