@@ -287,10 +287,13 @@ fn the_wrapper_asks_for_restarts_too_and_disabling_leaves_its_containers_able_to
 #[test]
 fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     let _ctlmgr = Ctlmgr::start("observe")?;
+    let second = SecondDisk::mount()?;
     let write = |of, count| format!("dd if=/dev/zero of={of} {count} conv=fsync 2>/dev/null");
     let (first, then) = (write("/f", "bs=1M count=64"), write("/g", "bs=64k count=4"));
-    let work = format!("{first}; while sleep 1; do {then}; done");
-    let writer = Container::run("writer", &format!("busybox sh -c '{work}'"))?;
+    let there = write("/data/h", "bs=1M count=24");
+    let work = format!("{first}; {there}; while sleep 1; do {then}; done");
+    let volume = SecondDisk::AT;
+    let writer = Container::run("writer", &format!("-v {volume}:/data busybox sh -c '{work}'"))?;
     let learned = || -> Result<Option<Value>> {
         let list = json("ctlmgr profile list --json")?;
         let all = list.as_array().cloned().unwrap_or_default();
@@ -304,6 +307,10 @@ fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     eventually("its start is over and learned", || Ok(learned()?.is_some()))?;
     let profile = learned()?.context("it is there")?;
     assert_eq!(profile["profile"]["character"], "sequential-write", "{profile}");
+    let disks = profile["profile"]["io"]["disks"].as_array().cloned().unwrap_or_default();
+    let mut written: Vec<u64> = disks.iter().filter_map(|d| d["written"].as_u64()).collect();
+    written.sort_unstable();
+    ensure!(written.len() == 2 && written[0] >= 24 << 20 && written[1] >= 64 << 20, "{profile}");
     sh("systemctl restart ctlmgr.service")?;
     ensure!(learned()?.is_some(), "it outlives the daemon");
     // What it goes on to do is learned as well, of one whose start this daemon has not seen, too.
@@ -332,8 +339,28 @@ fn what_a_start_does_is_learned_and_kept() -> Result<()> {
     ensure!(learned()?.is_some());
     let (code, text) = status("ctlmgr profile show nothing")?;
     ensure!(code == 1 && text.contains("no profile `nothing`"), "{text}");
-    drop(writer);
+    drop((writer, second));
     Ok(())
+}
+
+/// A disk of its own, in memory.
+struct SecondDisk;
+
+impl SecondDisk {
+    const AT: &str = "/mnt/second";
+
+    fn mount() -> Result<SecondDisk> {
+        sh("modprobe null_blk nr_devices=1 memory_backed=1 gb=1 && mkfs.ext4 -q /dev/nullb0")?;
+        let disk = SecondDisk;
+        sh(&format!("mkdir -p {0} && mount /dev/nullb0 {0}", Self::AT))?;
+        Ok(disk)
+    }
+}
+
+impl Drop for SecondDisk {
+    fn drop(&mut self) {
+        let _ = sh(&format!("umount {}; rmmod null_blk", Self::AT));
+    }
 }
 
 #[test]
