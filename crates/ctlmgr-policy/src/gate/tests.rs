@@ -2,7 +2,7 @@ mod compose;
 mod lessons;
 
 use super::*;
-use ctlmgr_model::{Io, PairPenalty, Percent};
+use ctlmgr_model::{DISKS, Disk, Io, PairPenalty, Percent};
 use proptest::prelude::*;
 
 fn settings() -> StartSettings {
