@@ -1,6 +1,6 @@
 //! What a cgroup does to block devices, as it is counted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -154,9 +154,10 @@ impl From<Disks> for Vec<OnDisk> {
 
 impl FromIterator<(Disk, Moved)> for Disks {
     fn from_iter<T: IntoIterator<Item = (Disk, Moved)>>(all: T) -> Disks {
+        // What is imported may name one twice.
+        let all: BTreeMap<Disk, Moved> = all.into_iter().collect();
         let mut all: Vec<_> = all.into_iter().filter(|(_, m)| m.bytes() > Bytes::ZERO).collect();
         all.sort_unstable_by_key(|(disk, moved)| (std::cmp::Reverse(moved.bytes()), *disk));
-        all.dedup_by_key(|(disk, _)| *disk);
         all.truncate(DISKS);
         all.sort_unstable_by_key(|(disk, _)| *disk);
         let mut disks = Disks::default();
@@ -176,24 +177,39 @@ impl Disks {
         self.iter().next().is_none()
     }
 
-    fn on(&self, disk: Disk) -> Moved {
-        self.iter().find(|(d, _)| *d == disk).map(|(_, moved)| moved).unwrap_or_default()
+    fn on(&self, disk: Disk) -> Option<Moved> {
+        self.iter().find(|(d, _)| *d == disk).map(|(_, moved)| moved)
     }
 
-    /// Joins two, count by count.
+    /// Joins two, count by count; of a disk that is not in one of them nothing was done there.
     #[must_use]
     pub fn with(self, other: Disks, join: impl Fn(u64, u64) -> u64) -> Disks {
         let disks: BTreeSet<Disk> = self.iter().chain(other.iter()).map(|(d, _)| d).collect();
-        disks.into_iter().map(|d| (d, self.on(d).with(other.on(d), &join))).collect()
+        // Not to use it is not to be traced on it: there is nothing to trace.
+        let unused = |beside: Option<Moved>| Moved {
+            shape: beside.and_then(|m| m.shape).map(|_| Shape::default()),
+            ..Moved::default()
+        };
+        let both = |disk: Disk| {
+            let (a, b) = (self.on(disk), other.on(disk));
+            (a.unwrap_or_else(|| unused(b)), b.unwrap_or_else(|| unused(a)))
+        };
+        disks
+            .into_iter()
+            .map(|disk| (disk, both(disk)))
+            .map(|(disk, (a, b))| (disk, a.with(b, &join)))
+            .collect()
     }
 
     fn since(self, earlier: Disks) -> Disks {
+        let is_full = earlier.0.iter().all(Option::is_some);
         let less = |(disk, now): (Disk, Moved)| {
-            let before = earlier.on(disk);
+            // What it had done before it came among those that are told apart is not known.
+            let before = earlier.on(disk).or((!is_full).then(Moved::default))?;
             let shape = since(now.shape, before.shape);
-            (disk, Moved { shape, ..now.with(before, &u64::saturating_sub) })
+            Some((disk, Moved { shape, ..now.with(before, &u64::saturating_sub) }))
         };
-        self.iter().map(less).collect()
+        self.iter().filter_map(less).collect()
     }
 }
 
@@ -291,6 +307,25 @@ mod tests {
         let sum: Vec<_> =
             now.with(before, u64::saturating_add).iter().map(|(d, m)| (d.minor, m.read)).collect();
         assert_eq!(sum, [(0, Bytes(13)), (1, Bytes(10)), (2, Bytes(3))]);
+    }
+
+    #[test]
+    fn of_a_disk_that_is_not_used_any_more_the_shape_fades_as_well() {
+        let traced = |count| {
+            Some(Shape { read: Requests { count, ..Requests::default() }, ..Shape::default() })
+        };
+        let (disk, moved) = on(0, 8);
+        let known: Disks = [(disk, Moved { shape: traced(4), ..moved })].into_iter().collect();
+        let half = |a: u64, b: u64| (a + b) / 2;
+        let faded = known.with(Disks::default(), half).on(disk).unwrap();
+        assert_eq!((faded.read, faded.shape), (Bytes(4), traced(2)));
+    }
+
+    #[test]
+    fn what_was_kept_before_disks_were_told_apart_is_read() {
+        let old = r#"{"read": 5, "disk": {"major": 8, "minor": 0}}"#;
+        let io: Io = serde_json::from_str(old).unwrap();
+        assert!(io.read == Bytes(5) && io.disks.is_empty());
     }
 
     #[test]

@@ -164,10 +164,17 @@ impl Sensor {
             all.map(|(disk, moved)| (disk, Moved { shape: traced(disk), ..moved })).collect();
         let shapes = all.iter().filter_map(|(_, moved)| moved.shape);
         let shape = shapes.reduce(|sum, shape| sum.with(shape, u64::saturating_add));
-        (all.into_iter().filter(|(disk, _)| !self.is_stacked(*disk)).collect(), shape)
+        let (stacked, below): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(disk, _)| self.is_stacked(*disk));
+        let disks = if is_seen_below(&stacked, &below) {
+            below.into_iter().collect()
+        } else {
+            Disks::default()
+        };
+        (disks, shape)
     }
 
-    /// Whether a device lies on others (device mapper, md, loop devices): those count the same.
+    /// Whether a device lies on others (device mapper, md, loop devices).
     fn is_stacked(&self, disk: Disk) -> bool {
         let path = |name: &str| self.host.path(&format!("sys/dev/block/{disk}/{name}"));
         let is_any = |mut entries: std::fs::ReadDir| entries.next().is_some();
@@ -313,6 +320,16 @@ fn read_list(dir: &CgroupDir, name: &str) -> Result<Option<Cpus>> {
     text.parse().map(Some).map_err(|_| HostError::malformed(dir.file(name), &text))
 }
 
+/// Whether what was asked of devices that lie on others was counted below as well. Of some it is not: encryption and
+/// parity write from threads of their own, for nobody.
+fn is_seen_below(stacked: &[(Disk, Moved)], below: &[(Disk, Moved)]) -> bool {
+    [|m: &Moved| m.read, |m: &Moved| m.written].iter().all(|bytes| {
+        let most = stacked.iter().map(|(_, m)| bytes(m)).max().unwrap_or_default();
+        let sum: Bytes = below.iter().map(|(_, m)| bytes(m)).fold(Bytes::ZERO, |a, b| a + b);
+        most.0 / 2 <= sum.0
+    })
+}
+
 /// Below a user's manager anybody may give a cgroup the name of another's container.
 fn is_of_user(path: &CgroupPath) -> bool {
     path.ancestors().any(|a| is_user_manager(&a))
@@ -398,5 +415,10 @@ mod tests {
             look.io[&id].disks.iter().map(|(disk, m)| (disk.to_string(), m.read.0)).collect();
         assert_eq!(disks, [("8:0".to_owned(), 100), ("8:16".to_owned(), 50)]);
         assert_eq!(look.io[&id].shape.unwrap().read.count, 6);
+        // An encrypted one, whose writes nobody is counted for below.
+        let crypt = "253:0 rbytes=100 wbytes=900\n8:0 rbytes=100 wbytes=0\n";
+        write(&scope, "io.stat", crypt);
+        let look = sensor.look_at(&BTreeSet::from([id.clone()]), None).unwrap();
+        assert!(look.io[&id].disks.is_empty());
     }
 }

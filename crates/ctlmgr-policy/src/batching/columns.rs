@@ -10,7 +10,6 @@
 //! takes plans away, so every bound holds with one too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 use ctlmgr_model::Millis;
 
@@ -42,6 +41,8 @@ const ROUNDS: usize = 300;
 /// Rounds between two choices where those are quick, and nodes of each.
 const ROUNDS_ON_THE_WAY: usize = 8;
 const NODES_ON_THE_WAY: u64 = 300_000;
+/// Part of the nodes that are left that one of them may take.
+const ON_THE_WAY: u64 = 4;
 /// Part of the time that is kept for the search, and part of the rest for one choice.
 const KEPT: u64 = 4;
 const SHARE: u64 = 4;
@@ -146,7 +147,10 @@ impl<'a> Generation<'a> {
         let most = if beta > 0 { (self.cost / beta).clamp(fewest, total) } else { total };
         let known = Bound { least: bound, certificate: None };
         self.bounds = (fewest..=most).map(|k| (k, known.clone())).collect();
-        self.generate(&(fewest..=most), ROUNDS);
+        if let Some(mut master) = Master::new(self.problem, &(fewest..=most), self.cost, self.work)
+        {
+            self.generate(&mut master, ROUNDS);
+        }
     }
 
     /// Numbers of batches that are still open: first where the bound is lowest, then near the plan.
@@ -162,15 +166,14 @@ impl<'a> Generation<'a> {
         open.into_iter().map(|(_, _, k)| k).collect()
     }
 
-    /// Generates patterns for plans with a number of batches within `range`, and bounds each number, for so
-    /// many rounds at most; whether more of them could do more.
-    fn generate(&mut self, range: &RangeInclusive<i64>, rounds: usize) -> bool {
-        let Some(mut master) = Master::new(self.problem, range, self.cost) else { return false };
+    /// Generates patterns for plans with a number of batches within the master's range, and bounds each number, for
+    /// so many rounds at most; whether more of them could do more.
+    fn generate(&mut self, master: &mut Master<'a>, rounds: usize) -> bool {
         for _ in 0..rounds {
             if (self.is_over)() || self.nodes == 0 {
                 return false;
             }
-            let Some(prices) = master.prices(&self.patterns) else { return false };
+            let Some(prices) = master.prices(&self.patterns, self.is_over) else { return false };
             // Patterns first; the exact least only when there are no more.
             let quick = self.price(&prices, NODES_AT_FIRST);
             if !quick.is_complete && self.add_all(&quick) {
@@ -248,14 +251,18 @@ impl<'a> Generation<'a> {
             false => (ROUNDS, NODES),
         };
         if nodes < NODES {
-            self.decide(k, nodes);
+            self.decide(k, nodes.min(self.nodes / ON_THE_WAY));
         }
+        let Some(mut master) = Master::new(self.problem, &(k..=k), self.cost, self.work) else {
+            return;
+        };
         for _ in 0..ROUNDS / rounds {
-            if !self.open_numbers().contains(&k) {
+            let is_more = self.is_open(k) && self.generate(&mut master, rounds);
+            if !self.is_open(k) {
                 return;
             }
-            let is_more = self.generate(&(k..=k), rounds);
-            nodes = if is_more { NODES.min(2 * nodes) } else { NODES };
+            // Others have a right to some of it.
+            nodes = if is_more { (2 * nodes).min(self.nodes / ON_THE_WAY) } else { NODES };
             self.decide(k, nodes);
             if !is_more {
                 return;
@@ -263,15 +270,16 @@ impl<'a> Generation<'a> {
         }
     }
 
+    fn is_open(&self, k: i64) -> bool {
+        self.open_numbers().contains(&k)
+    }
+
     /// Chooses among all patterns that a better plan of `k` batches could have.
     fn decide(&mut self, k: i64, nodes: u64) {
         let Some((value, prices)) = self.bounds.get(&k).and_then(|b| b.certificate.clone()) else {
             return;
         };
-        let gap = self.cost - value;
-        if gap <= 0 {
-            return;
-        }
+        let gap = self.cost.saturating_sub(value);
         let found = all_below(self.problem, &prices, (gap, self.most()), self.effort(nodes));
         self.nodes = self.nodes.saturating_sub(found.nodes);
         let is_exact = cover::applies(self.problem) || gap / step(self.problem) < PROVABLE;
@@ -299,7 +307,9 @@ impl<'a> Generation<'a> {
         let limit = self.work.left().map(|left| Millis(left.0 / SHARE));
         let chosen = if cover::applies(self.problem) {
             let steps = if limit.is_some() { u64::MAX } else { STEPS_UNTIMED };
-            cover::choose(self.problem, &found.patterns, (k, gap), (steps, self.is_over))
+            let end = self.work.left().map(|left| Millis(left.0 - left.0 / SHARE));
+            let is_late = || (self.is_over)() || self.work.left() < end;
+            cover::choose(self.problem, &found.patterns, (k, gap), (steps, &is_late))
         } else if !found.is_complete && limit.is_none() {
             return None;
         } else {

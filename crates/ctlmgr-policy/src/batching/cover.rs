@@ -107,7 +107,7 @@ impl Walk<'_> {
         let first = free.trailing_zeros() as usize;
         for i in 0..self.buckets.get(first).map_or(0, Vec::len) {
             let (more, mask) = self.buckets[first][i];
-            if cost + more >= self.limit {
+            if cost.saturating_add(more) >= self.limit {
                 break;
             }
             self.steps = self.steps.saturating_sub(1);

@@ -3,6 +3,7 @@
 //! No figure of the solver is believed: prices are rounded to integers and bounds computed from them
 //! exactly ([`super::columns`]); a plan is counted and priced again.
 
+use core::time::Duration;
 use ctlmgr_model::Millis;
 use good_lp::solvers::WithTimeLimit;
 use good_lp::{
@@ -11,6 +12,7 @@ use good_lp::{
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+use super::Work;
 use super::bound;
 use super::price::Prices;
 use super::problem::{Pattern, Problem};
@@ -31,6 +33,9 @@ pub(crate) struct Master<'a> {
     within: BTreeSet<usize>,
 }
 
+/// One step of the solver takes no longer, where there is no clock.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// Patterns that cost less than this part of a unit below what they pay count as not doing so.
 const NEAR: f64 = 1e-7;
 
@@ -39,9 +44,13 @@ impl<'a> Master<'a> {
         problem: &'a Problem,
         batches: &RangeInclusive<i64>,
         cost: i64,
+        work: &Work<'_>,
     ) -> Option<Master<'a>> {
         let unit = unit(problem);
         let mut program = microlp::Problem::new(microlp::OptimizationDirection::Maximize);
+        // A simplex method may go round in a circle.
+        let limit = work.left().map_or(LONGEST, |left| Duration::from_millis(left.0));
+        program.set_time_limit(limit);
         let any = (0.0, f64::INFINITY);
         let counts = problem.kinds().iter().map(|k| f64::from(k.count));
         let pay: Vec<_> = counts.clone().map(|n| program.add_var(n, any)).collect();
@@ -59,10 +68,17 @@ impl<'a> Master<'a> {
         Some(Master { problem, unit, pay, up, down, solution, within })
     }
 
-    /// Prices for which none of these patterns pays more than it costs, or nothing if the solver fails. They
-    /// are those of before, in the same order, and more.
-    pub(crate) fn prices(&mut self, patterns: &[Pattern]) -> Option<Prices> {
+    /// Prices for which none of these patterns pays more than it costs, or nothing if the solver fails or the time
+    /// is over. They are those of before, in the same order, and more.
+    pub(crate) fn prices(
+        &mut self,
+        patterns: &[Pattern],
+        is_over: &dyn Fn() -> bool,
+    ) -> Option<Prices> {
         while let Some(next) = self.dearest(patterns) {
+            if is_over() {
+                return None;
+            }
             self.within.insert(next);
             self.add(&patterns[next])?;
         }

@@ -35,11 +35,15 @@ pub struct Mix {
 pub struct Use {
     /// Which disk.
     pub disk: Disk,
-    /// Part of all its bytes.
+    /// Part of all its bytes on the disks that are told apart.
     pub part: Percent,
     /// What these are made of.
     pub mix: Mix,
 }
+
+/// Two that do less than this part of their work on the same disks, in per cent, are no company: a log that both
+/// write says nothing of what they do elsewhere.
+const LITTLE: u32 = 20;
 
 impl Mix {
     /// Characters and parts in per cent.
@@ -50,9 +54,10 @@ impl Mix {
 }
 
 impl Traits {
-    /// Whether they use different disks.
+    /// Whether they use different disks, but for a little of what they do.
     pub fn is_apart(&self, other: &Traits) -> bool {
-        self.meets(other).is_some_and(|shared| shared.is_empty())
+        let together = |shared: Vec<(Mix, Mix, u32)>| shared.iter().map(|(_, _, n)| n).sum::<u32>();
+        self.meets(other).map(together).is_some_and(|percent| percent < LITTLE)
     }
 
     /// What both do to the disks that both use, and in per cent how much of what each does that is; `None` if

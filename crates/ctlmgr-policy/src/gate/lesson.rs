@@ -118,10 +118,12 @@ fn of_one(character: Character) -> Mix {
 
 /// What it does to each disk; a character that somebody stated is what it does to all of them.
 fn uses(io: &Io, stated: Option<Character>) -> [Option<Use>; DISKS] {
-    let all: u64 = io.disks.iter().map(|(_, moved)| moved.bytes().0).sum();
+    let all: u128 = io.disks.iter().map(|(_, moved)| u128::from(moved.bytes().0)).sum();
+    // What a mixed one is made of is known better than that.
+    let stated = stated.filter(|c| *c != Character::Mixed);
     let mut uses = [None; DISKS];
     for (place, (disk, moved)) in uses.iter_mut().zip(io.disks.iter()) {
-        let part = u128::from(moved.bytes().0) * 100 / u128::from(all.max(1));
+        let part = u128::from(moved.bytes().0) * 100 / all.max(1);
         let part = Percent(u8::try_from(part).unwrap_or(100));
         *place = Some(Use { disk, part, mix: stated.map_or_else(|| mix(&moved), of_one) });
     }
@@ -186,7 +188,11 @@ fn mixed(known: Io, new: Io, mean: impl Fn(u64, u64) -> u64) -> Io {
         writes: mean(known.writes, new.writes),
         cpu_usec: mean(known.cpu_usec, new.cpu_usec),
         waited_usec: mean(known.waited_usec, new.waited_usec),
-        disks: known.disks.with(new.disks, &mean),
+        disks: match (known.disks.is_empty(), new.disks.is_empty()) {
+            (true, _) => new.disks,
+            (false, true) => known.disks,
+            (false, false) => known.disks.with(new.disks, &mean),
+        },
         // What was not traced says nothing of the shape.
         shape: match (known.shape, new.shape) {
             (Some(known), Some(new)) => Some(known.with(new, mean)),
@@ -269,7 +275,9 @@ pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
         |c| matches!(c, Character::RandomRead | Character::SequentialRead | Character::Mixed);
     Traits {
         character,
-        mix: profile.filter(|p| p.character == Character::Mixed).map(|p| mix(&whole(&p.io))),
+        mix: profile
+            .filter(|p| p.character == Character::Mixed && p.io.moved() > Bytes::ZERO)
+            .map(|p| mix(&whole(&p.io))),
         cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
         disks: profile.map_or([None; DISKS], |p| uses(&p.io, stated)),
         // What one reads in a minute of normal running says nothing of how much it reads to start.

@@ -242,6 +242,12 @@ fn two_meet_on_each_disk_as_what_they_do_there_and_as_much_as_the_less_busy_one_
     );
     let spread = |c| [0, 1, 2, 3].map(|minor| (minor, 25, c));
     assert_eq!(cost(&spread(RandomRead), &spread(SequentialRead)), 200, "an array of disks");
+    let is_apart = |a: &[(u32, u8, Character)], b: &[(u32, u8, Character)]| {
+        let traits = |disks| Traits { disks, ..Traits::default() };
+        traits(on(a)).is_apart(&traits(on(b)))
+    };
+    let log = |data| [(0, 5, SequentialWrite), (data, 95, RandomRead)];
+    assert!(is_apart(&log(1), &log(2)) && !is_apart(&log(1), &log(1)));
 }
 
 fn any_character() -> impl Strategy<Value = Option<Character>> {

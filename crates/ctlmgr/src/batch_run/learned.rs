@@ -62,6 +62,8 @@ impl Bins {
     pub(super) fn name_of(&mut self, traits: &Traits) -> String {
         let Traits { character, disks, .. } = *traits;
         let mix = traits.mix.filter(|_| character == Some(Character::Mixed));
+        let is_idle = matches!(character, None | Some(Character::Cpu | Character::Quiet));
+        let disks = if is_idle { Traits::default().disks } else { disks };
         let bin = Traits { character, mix, disks, ..Traits::default() };
         let at = self.0.iter().position(|b| *b == bin).unwrap_or_else(|| {
             self.0.push(bin);

@@ -80,22 +80,25 @@ fn nothing_known() -> Bound {
     Bound { least: 0, certificate: None }
 }
 
-/// Four that each cost the next one something.
-fn four() -> Problem {
-    let kind = || crate::batching::Kind { count: 1, ..crate::batching::Kind::default() };
+/// Four that each cost the next one something; twice the first one where it is an integer program that chooses.
+fn four(first: u32) -> Problem {
+    let count = |a| if a == 0 { first } else { 1 };
+    let kind = |a| crate::batching::Kind { count: count(a), ..crate::batching::Kind::default() };
     let penalty = vec![vec![0, 3, 1, 2], vec![3, 0, 2, 1], vec![1, 2, 0, 3], vec![2, 1, 3, 0]];
-    Problem::new((0..4).map(|_| kind()).collect(), penalty, None, Vec::new(), (1, 2)).unwrap()
+    Problem::new((0..4).map(kind).collect(), penalty, None, Vec::new(), (1, 2)).unwrap()
 }
 
-fn singles() -> Vec<Pattern> {
-    (0..4).map(|a| (0..4).map(|b| u32::from(a == b)).collect()).collect()
+fn singles(problem: &Problem) -> Vec<Pattern> {
+    let alone = |a: usize| (0..4).map(|b| u32::from(a == b)).collect::<Pattern>();
+    let of = |a: usize| std::iter::repeat_n(alone(a), problem.kinds()[a].count as usize);
+    (0..4).flat_map(of).collect()
 }
 
 /// Trap 1: the bound is convex in the number of batches, and one that is closed says nothing of those beyond.
 #[test]
 fn a_number_that_is_closed_does_not_close_those_beyond() {
-    let (problem, work) = (four(), Work::new(0, &|| None));
-    let mut generation = Generation::new(&problem, singles(), (&work, &|| false));
+    let (problem, work) = (four(1), Work::new(0, &|| None));
+    let mut generation = Generation::new(&problem, singles(&problem), (&work, &|| false));
     let bound = |least| Bound { least, certificate: None };
     let cost = generation.cost;
     generation.bounds = [(1, bound(cost)), (2, bound(cost + 5)), (3, bound(0))].into();
@@ -105,30 +108,34 @@ fn a_number_that_is_closed_does_not_close_those_beyond() {
 /// Trap 4: without prices nothing is enumerated, and no plan is no proof.
 #[test]
 fn a_number_without_a_certificate_stays_open() {
-    let (problem, work) = (four(), Work::new(0, &|| Some(Millis(60_000))));
-    let mut generation = Generation::new(&problem, singles(), (&work, &|| false));
+    let (problem, work) = (four(1), Work::new(0, &|| Some(Millis(60_000))));
+    let mut generation = Generation::new(&problem, singles(&problem), (&work, &|| false));
     generation.bounds = [(2, nothing_known())].into();
     generation.decide(2, NODES);
     assert_eq!(generation.bounds[&2].least, 0);
 }
 
-/// Trap 5: the best of some patterns is not the best.
+/// Trap 5: the best of some patterns is not the best, whoever chooses.
 #[test]
 fn an_enumeration_that_was_cut_short_proves_nothing() {
-    let (problem, work) = (four(), Work::new(0, &|| Some(Millis(60_000))));
-    let with = |nodes: u64| {
-        let mut generation = Generation::new(&problem, singles(), (&work, &|| false));
-        let prices = Prices { kinds: vec![0; 4], batch: 0 };
-        generation.bounds = [(2, Bound { least: 0, certificate: Some((0, prices)) })].into();
-        generation.nodes = nodes;
-        generation.decide(2, NODES);
-        generation.bounds[&2].least
-    };
-    assert_eq!(with(3), 0);
-    let all = patterns(&problem);
-    let is_rest = |p: &Pattern, q: &Pattern| p.iter().zip(q).all(|(a, b)| a + b == 1);
-    let pairs = all.iter().flat_map(|p| all.iter().map(move |q| (p, q)));
-    let of_two =
-        pairs.filter(|(p, q)| is_rest(p, q)).map(|(p, q)| problem.cost(p) + problem.cost(q));
-    assert_eq!(Some(with(u64::MAX)), of_two.min());
+    for first in [1, 2] {
+        let (problem, work) = (four(first), Work::new(0, &|| Some(Millis(60_000))));
+        let with = |nodes: u64| {
+            let mut generation = Generation::new(&problem, singles(&problem), (&work, &|| false));
+            let prices = Prices { kinds: vec![0; 4], batch: 0 };
+            generation.bounds = [(2, Bound { least: 0, certificate: Some((0, prices)) })].into();
+            generation.nodes = nodes;
+            generation.decide(2, NODES);
+            generation.bounds[&2].least
+        };
+        assert_eq!(with(3), 0);
+        let all = patterns(&problem);
+        let counts: Vec<u32> = problem.kinds().iter().map(|k| k.count).collect();
+        let is_rest =
+            |p: &Pattern, q: &Pattern| p.iter().zip(q).zip(&counts).all(|((a, b), n)| a + b == *n);
+        let pairs = all.iter().flat_map(|p| all.iter().map(move |q| (p, q)));
+        let of_two =
+            pairs.filter(|(p, q)| is_rest(p, q)).map(|(p, q)| problem.cost(p) + problem.cost(q));
+        assert_eq!(Some(with(u64::MAX)), of_two.min());
+    }
 }

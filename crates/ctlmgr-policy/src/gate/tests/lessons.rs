@@ -1,7 +1,7 @@
 //! What starts, and those that run, teach.
 
 use super::*;
-use ctlmgr_model::{MemorySample, Requests, Shape};
+use ctlmgr_model::{Disks, MemorySample, Moved, Requests, Shape};
 
 #[test]
 fn characters_follow_direction_and_size() {
@@ -65,6 +65,46 @@ fn a_profile_keeps_the_shape_of_starts_that_were_traced() {
     let second = learn(Some(&untraced), traced(10), Millis(1000), None);
     assert_eq!(second.io.shape.unwrap().read.count, 30, "a third of the third");
     assert_eq!((first.confidence, second.confidence), (Percent(50), Percent(83)));
+}
+
+/// A quarter is read at random from one disk, the rest written in sequence to another.
+fn log_and_data() -> Io {
+    let disk = |minor| Disk { major: 8, minor };
+    let data = Moved { read: Bytes::mib(100), reads: 25_600, ..Moved::default() };
+    let log = Moved { written: Bytes::mib(300), writes: 300, ..Moved::default() };
+    Io {
+        read: data.read,
+        reads: data.reads,
+        written: log.written,
+        writes: log.writes,
+        disks: [(disk(0), data), (disk(1), log)].into_iter().collect(),
+        ..Io::default()
+    }
+}
+
+#[test]
+fn what_a_start_does_to_each_disk_is_told_apart() {
+    use Character::{Mixed, RandomRead, SequentialRead, SequentialWrite};
+    let profile = learn(None, log_and_data(), Millis(10_000), None);
+    let on = |stated| {
+        let all = traits(Some(&profile), stated).disks;
+        let told = |u: &Use| (u.disk.minor, u.part.0, u.mix.read, u.mix.write);
+        all.iter().flatten().map(told).collect::<Vec<_>>()
+    };
+    let seen = [(0, 25, RandomRead, RandomRead), (1, 75, SequentialWrite, SequentialWrite)];
+    assert_eq!(on(None), seen);
+    assert_eq!(on(Some(Mixed)), seen, "what it is made of is known better");
+    let stated = [(0, 25, SequentialRead, SequentialRead), (1, 75, SequentialRead, SequentialRead)];
+    assert_eq!(on(Some(SequentialRead)), stated);
+    // A start of which no disk was told apart says nothing of disks.
+    let untold = Io { disks: Disks::default(), ..log_and_data() };
+    let next = learn(Some(&profile), untold, Millis(10_000), None);
+    assert_eq!(next.io.disks, profile.io.disks);
+    let first = learn(None, untold, Millis(10_000), None);
+    assert_eq!(
+        learn(Some(&first), log_and_data(), Millis(10_000), None).io.disks,
+        log_and_data().disks
+    );
 }
 
 #[test]
