@@ -342,7 +342,7 @@ pub enum BatchCommand {
     /// Start containers that exist batch by batch.
     ///
     /// Those of the next batch start in turn, as soon as they and those that still start fight with no more
-    /// than was planned; with --strict, when all of the batch before are over. Needs the docker command, and ctlmgrd, which sees when a start is over.
+    /// than was planned and waste nothing; with --strict, when all of the batch before are over. Needs the docker command, and ctlmgrd, which sees when a start is over.
     Run {
         /// The containers, as for `plan`; names are those of containers. Without bins, penalty and pairwise
         /// what they cost each other, and what they use, is what was learned of them.

@@ -1,9 +1,10 @@
 //! Who may start now: batch after batch, each as early as it fights nobody more than was planned.
 //!
 //! A batch that waits for all of the one before wastes what the last of that leave idle. So those of the
-//! next batch start, in turn, as soon as the batch size and the capacities hold with whoever still starts, and
-//! nobody, neither they nor those, fights with more, in all or with one, than in its own batch. A batch
-//! begins when everybody of the one before has started.
+//! next batch start, in turn, as soon as the batch size and the capacities hold with whoever still starts,
+//! nobody, neither they nor those, fights with more, in all or with one, than in its own batch, and the disk
+//! loses nothing by it: a random reader beside the last that read in sequence keeps the next batch waiting for
+//! longer than it gains. A batch begins when everybody of the one before has started.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,9 +67,12 @@ impl<'a> Line<'a> {
         let mut together: Vec<&str> = self.starting.iter().map(String::as_str).collect();
         together.push(name);
         let is_as_planned = |one: &&str| self.company.is_no_worse(one, &together, batch_of(one));
+        let wastes_nothing = |s: &String| self.company.wastes_nothing(name, s);
         !self.starting.iter().any(is_awaited)
             && (self.starting.iter().all(|s| own.contains(s))
-                || self.company.fits(&together) && together.iter().all(is_as_planned))
+                || self.company.fits(&together)
+                    && together.iter().all(is_as_planned)
+                    && self.starting.iter().filter(is_of_others).all(wastes_nothing))
     }
 
     /// Whose starts are not over yet.
@@ -125,6 +129,31 @@ mod tests {
         line.keep(|_| false);
         assert_eq!(line.next(), (2, names(&["s4", "s5", "s6", "s7"])));
         assert!(line.is_done());
+    }
+
+    #[test]
+    fn who_would_cost_the_last_of_a_batch_more_than_sharing_waits_for_them() {
+        // Random readers `r`, and trees `t` that read a third in sequence and write two.
+        let container = |name: &str| json!({"name": name, "bin": &name[..1]});
+        let input = |between: f64| {
+            let containers = ["r0", "t1", "r2", "t3"].map(container);
+            let text = json!({
+                "bins": ["r", "t"], "penalty": [[0.5, between], [between, 0.56]],
+                "containers": containers,
+            });
+            batch_plan::company(&text.to_string()).unwrap()
+        };
+        let batches = [names(&["r0", "t1"]), names(&["r2", "t3"])];
+        let second = |company: &Company| {
+            let mut line = Line::new(company, &batches, BTreeMap::new(), false);
+            line.next();
+            line.keep(|n| n == "t1");
+            line.next().1
+        };
+        // As hard as in its own batch, but harder than sharing: t1 would pay for it, and with it who waits for t1.
+        assert_eq!(second(&input(0.66)), names(&["t3"]));
+        assert_eq!(second(&input(0.52)), names(&["r2"]));
+        assert_eq!(second(&input(0.0)), names(&["r2"]));
     }
 
     #[test]
