@@ -57,6 +57,12 @@ pub struct HostSample {
     /// `/proc/pressure/io`; absent where PSI is off.
     #[serde(default)]
     pub io_pressure: Option<Pressure>,
+    /// `some` of `/proc/pressure/cpu`; absent where PSI is off.
+    #[serde(default)]
+    pub cpu_pressure: Option<PressureLine>,
+    /// Processors that are online; absent where it cannot be told.
+    #[serde(default)]
+    pub cpus: Option<u64>,
     /// Page-aging algorithm; absent where it cannot be told.
     pub lru: Option<LruFlavour>,
     /// Which parts of MGLRU are on, as the kernel writes it; absent where the kernel has none.

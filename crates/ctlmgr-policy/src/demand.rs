@@ -30,13 +30,14 @@
 //! waits for what was taken from it, the longer it keeps its claim.
 
 use ctlmgr_model::{
-    Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis, Pressure,
+    Activity, Bytes, CgroupId, Doing, Group, HostSample, Limit, MemorySample, MemorySettings,
+    Millis, Pressure, Snapshot,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::heat::{Heat, LEAST_MISSING};
 use crate::probe::Probe;
-use crate::progress::Progress;
+use crate::progress::{CpuTime, Progress};
 use crate::waiting;
 
 /// How far ahead refaults are believed, in seconds.
@@ -46,6 +47,9 @@ pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
 const GROWTH_SECS: u64 = 2;
 /// However much it waits, need fades in this part less of the time at most.
 const MOST_WAITED: f64 = 0.9;
+/// A fault takes no more processor time than this, in seconds: on hardware some 10 µs, under emulation half a
+/// millisecond. What the kernel works for one beyond that is for what it is asked for, not for what it lacks.
+const MOST_FAULT_SECS: f64 = 0.001;
 /// A basis is never below this much of demand: what a small newcomer needs to live.
 pub(crate) const LIVING: Bytes = Bytes::mib(64);
 
@@ -143,14 +147,31 @@ fn doing(before: &Activity, now: &Activity, passed: Millis) -> Doing {
     }
 }
 
-/// The next estimate from the last one and a sample.
+/// One look at a cgroup.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look<'a> {
+    pub at: Millis,
+    pub memory: &'a MemorySample,
+    pub seen: Activity,
+    /// What a second of processor time costs all together, in seconds of everybody's time ([`price_of_cpu`]).
+    pub cpu_price: f64,
+}
+
+/// What a second of processor time that goes into faults costs all together, 0–1: nothing where processors stand
+/// idle, and where somebody waits for one all of the time its part of the processors. Unknown is nothing.
+#[expect(clippy::cast_precision_loss, reason = "there are few processors")]
+pub(crate) fn price_of_cpu(host: &HostSample) -> f64 {
+    let known = host.cpu_pressure.zip(host.cpus.filter(|n| *n > 0));
+    known.map_or(0.0, |(some, cpus)| f64::from(some.avg10_pct) / 100.0 / cpus as f64)
+}
+
+/// The next estimate from the last one and a look.
 pub(crate) fn estimate(
     settings: &MemorySettings,
     last: Option<Estimate>,
-    at: Millis,
-    memory: &MemorySample,
-    seen: Activity,
+    look: &Look<'_>,
 ) -> Estimate {
+    let Look { at, memory, seen, cpu_price } = *look;
     let Some(last) = last else { return first(at, memory, seen) };
     let refaults = memory.refault_anon + memory.refault_file;
     let passed = at.since(last.at);
@@ -167,8 +188,10 @@ pub(crate) fn estimate(
     let faded = toward(last.demand, now, awake, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
     let missing = missing(memory, last.demand, cache);
-    let user_ppm = user_ppm(&last.seen, &seen, passed);
-    let progress = last.progress.next(passed, user_ppm, waited, missing >= LEAST_MISSING);
+    let cpu = cpu_time(&last.seen, &seen, passed);
+    let progress = last.progress.next(passed, cpu, waited, missing >= LEAST_MISSING);
+    let burden = progress.fault_cpus().min(most_fault_cpus(rate)) * cpu_price;
+    let pain = waited.map(|waited| (progress.lost(waited) + burden).min(1.0));
     Estimate {
         at,
         demand,
@@ -180,10 +203,16 @@ pub(crate) fn estimate(
         seen,
         doing,
         stall: last.stall.next(memory.pressure, passed),
-        heat: last.heat.next(passed, missing, waited.map(|waited| progress.lost(waited))),
+        heat: last.heat.next(passed, missing, pain),
         progress,
         probe: last.probe,
     }
+}
+
+/// Processors that so many faults a second keep busy at most.
+#[expect(clippy::cast_precision_loss, reason = "a rate needs no exact numbers")]
+fn most_fault_cpus(faults_per_sec: u64) -> f64 {
+    faults_per_sec as f64 * MOST_FAULT_SECS
 }
 
 /// The part of the time in which it could show what it needs.
@@ -246,12 +275,12 @@ fn missing(memory: &MemorySample, demand: Bytes, cache: Bytes) -> f64 {
 pub(crate) fn estimate_all<'a>(
     settings: &MemorySettings,
     last: &std::collections::BTreeMap<CgroupId, Estimate>,
-    at: Millis,
-    groups: impl Iterator<Item = &'a Group>,
+    snapshot: &'a Snapshot,
 ) -> std::collections::BTreeMap<CgroupId, Estimate> {
-    groups
-        .map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), at, &g.memory, g.activity)))
-        .collect()
+    let (at, cpu_price) = (snapshot.at, price_of_cpu(&snapshot.host));
+    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let look = |g: &'a Group| Look { at, memory: &g.memory, seen: g.activity, cpu_price };
+    groups.map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), &look(g)))).collect()
 }
 
 fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
@@ -260,13 +289,18 @@ fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
     away.min(Bytes(wanted))
 }
 
-/// Time that its own code had, in millionths of a processor.
-fn user_ppm(before: &Activity, now: &Activity, passed: Millis) -> Option<u32> {
+/// Processor time of its own code, and of the kernel for it.
+fn cpu_time(before: &Activity, now: &Activity, passed: Millis) -> Option<CpuTime> {
     // Who stands still is asked for nothing.
     if before.is_frozen || now.is_frozen {
         return None;
     }
-    u32::try_from(per_sec(before.user_usec?, now.user_usec?, passed)).ok()
+    let system = |a: &Activity| Some(a.io.cpu_usec.saturating_sub(a.user_usec?));
+    let rate = |before, now| u32::try_from(per_sec(before, now, passed)).ok();
+    Some(CpuTime {
+        user_ppm: rate(before.user_usec?, now.user_usec?)?,
+        system_ppm: rate(system(before)?, system(now)?)?,
+    })
 }
 
 /// Part of its time that each task waited for what had been in memory ([`crate::waiting`]). The kernel's memory pressure
@@ -335,6 +369,17 @@ mod tests {
 
     fn settings() -> MemorySettings {
         MemorySettings::default()
+    }
+
+    /// With idle processors.
+    fn estimate(
+        settings: &MemorySettings,
+        last: Option<Estimate>,
+        at: Millis,
+        memory: &MemorySample,
+        seen: Activity,
+    ) -> Estimate {
+        super::estimate(settings, last, &Look { at, memory, seen, cpu_price: 0.0 })
     }
 
     #[test]
@@ -467,6 +512,40 @@ mod tests {
         let mut blind = memory(512);
         blind.pressure = None;
         assert_eq!(time_waited(&first, &blind, &at(1, 2), Millis(1000)), None);
+    }
+
+    /// Where processors are short, those that others lack because of one's faults are part of what it costs to let
+    /// it have them.
+    #[test]
+    fn faults_that_keep_short_processors_busy_make_hot_and_others_do_not() {
+        let heat = |faults: u64, busy_pct: f32, cpus: Option<u64>| {
+            let line = ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec: 0 };
+            let mut host = crate::testing::host(Bytes::mib(1000), vec![], vec![]).host;
+            host.cpus = cpus;
+            host.cpu_pressure = Some(ctlmgr_model::PressureLine { avg10_pct: busy_pct, ..line });
+            let mut last = None;
+            for second in 0..120u64 {
+                let squeezed = second.saturating_sub(60);
+                let memory = MemorySample {
+                    swap: if squeezed > 0 { Bytes::mib(100) } else { Bytes::ZERO },
+                    refault_anon: squeezed * faults,
+                    pressure: Some(Pressure { some: line, full: line }),
+                    ..sample(Bytes::mib(if squeezed > 0 { 300 } else { 400 }))
+                };
+                let cpu_usec = second * 200_000 + squeezed * 400_000;
+                let io = ctlmgr_model::Io { cpu_usec, ..Default::default() };
+                let user_usec = Some(second * 100_000);
+                let seen = Activity { io, user_usec, ..Activity::default() };
+                let (at, cpu_price) = (Millis(second * 1000), price_of_cpu(&host));
+                let look = Look { at, memory: &memory, seen, cpu_price };
+                last = Some(super::estimate(&settings(), last, &look));
+            }
+            Heat::of_all([last.unwrap().heat].into_iter()).is_some()
+        };
+        assert!(heat(1000, 80.0, Some(2)));
+        assert!(!heat(1000, 0.5, Some(2)), "processors stand idle");
+        assert!(!heat(10, 80.0, Some(2)), "it works for something else");
+        assert!(!heat(1000, 80.0, None), "unknown");
     }
 
     /// Without swap the kernel takes page cache of whoever has some; what comes back late is of no working set to it.

@@ -6,7 +6,8 @@
 //! in the facts, §3.2b).
 //!
 //! # Approach
-//! What the owner feels is time: the part of it in which the workload's tasks waited for memory.
+//! What the owner feels is time: the part of it in which the workload's tasks waited for memory. Where
+//! processors are short others feel it too, because faults take theirs; that counts with it.
 //! [`crate::heat`] says how that depends on what is missing. Shares by weight and size say how much
 //! each *may* miss; of that the hot get less and the cold more, so that it hurts all as much as
 //! their weights and promises say. No memory of earlier corrections is needed, so the same

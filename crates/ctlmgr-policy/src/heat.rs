@@ -13,7 +13,8 @@
 //! # Terms
 //! *Missing*: the part of demand that is not in memory. *Stalled*: the part of its time that each task
 //! waited for what had been in memory ([`crate::waiting`]): not that in which some one did, which would make
-//! a workload of many threads look hot. *Exposure*: time that was not stalled,
+//! a workload of many threads look hot; and what others lost because its faults kept processors busy, as part of
+//! everybody's time: who hardly waits for its many faults may still be who makes all wait. *Exposure*: time that was not stalled,
 //! times the part missing.
 //!
 //! # Algorithm

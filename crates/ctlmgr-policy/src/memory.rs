@@ -45,8 +45,7 @@ use crate::verdict::{Party, parties, verdicts};
 ///
 /// `state` is what the last call returned, plus what [`State::learn`] was told since.
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
-    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let mut estimates = estimate_all(&settings.memory, &state.estimates, snapshot.at, groups);
+    let mut estimates = estimate_all(&settings.memory, &state.estimates, snapshot);
     if !snapshot.gaps.is_empty() {
         // Who could not be read is no newcomer when it can again.
         let is_recent = |e: &Estimate| snapshot.at.since(e.at) < REMEMBERED;

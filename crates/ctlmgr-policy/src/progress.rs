@@ -12,6 +12,9 @@
 //! one; what lacks of that while something is missing, and while pressure says that it waits for memory, is
 //! work that it lost.
 //!
+//! What the kernel works for it beyond what is usual is the price of its faults, which others pay too where
+//! processors are short.
+//!
 //! # Algorithm
 //! The usual rate is a mean that follows by half per [`FOLLOW`] while nothing is missing, and by half per
 //! [`FORGET`] while something is: what was usual an hour ago says nothing. Below [`LEAST`] of a processor it
@@ -21,7 +24,8 @@
 //!
 //! # Properties
 //! Never less than pressure says; with its usual rate no more than that; without evidence, without a usual
-//! rate, or without the counter it is what pressure says.
+//! rate, or without the counter it is what pressure says. Who makes the kernel work no more than usual
+//! costs nobody anything.
 
 use ctlmgr_model::{Bytes, Millis};
 use serde::{Deserialize, Serialize};
@@ -50,34 +54,63 @@ pub(crate) struct Progress {
     /// Part of its time, 0–1, that it waited of late.
     #[serde(default)]
     recent_waited: f64,
+    /// Time that the kernel usually works for it, and of late, in millionths of a processor.
+    #[serde(default)]
+    usual_system_ppm: Option<u32>,
+    #[serde(default)]
+    recent_system_ppm: Option<u32>,
+}
+
+/// Processor time of a workload, in millionths of a processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CpuTime {
+    /// Of its own code.
+    pub user_ppm: u32,
+    /// Of the kernel, for it.
+    pub system_ppm: u32,
 }
 
 impl Progress {
-    /// After `passed`, in which its code had `user_ppm` of a processor, each task waited for the part `waited` of the
+    /// After `passed`, in which it had this much processor time, each task waited for the part `waited` of the
     /// time, and something was missing or not.
     pub(crate) fn next(
         self,
         passed: Millis,
-        user_ppm: Option<u32>,
+        cpu: Option<CpuTime>,
         waited: Option<f64>,
         is_missing: bool,
     ) -> Progress {
         if passed.0 == 0 {
             return self;
         }
-        let Some(now) = user_ppm else {
+        let Some(CpuTime { user_ppm, system_ppm }) = cpu else {
             // Who stood still begins anew.
-            return Progress { recent_ppm: None, recent_waited: 0.0, ..self };
+            let (recent_ppm, recent_system_ppm) = (None, None);
+            return Progress { recent_ppm, recent_system_ppm, recent_waited: 0.0, ..self };
         };
-        let usual_ppm = match self.usual_ppm {
+        let usual = |before: Option<u32>, now| match before {
             // What it does while something is missing is not what it usually does.
             None => (!is_missing).then_some(now),
             Some(usual) => follow(usual, now, passed, if is_missing { FORGET } else { FOLLOW }),
         };
-        let recent_ppm = self.recent_ppm.map_or(Some(now), |old| follow(old, now, passed, RECENT));
+        let recent = |before: Option<u32>, now| {
+            before.map_or(Some(now), |old| follow(old, now, passed, RECENT))
+        };
         let waited = waited.unwrap_or(self.recent_waited);
         let recent_waited = waited + (self.recent_waited - waited) * kept_of_recent(passed);
-        Progress { usual_ppm, recent_ppm, recent_waited }
+        Progress {
+            usual_ppm: usual(self.usual_ppm, user_ppm),
+            recent_ppm: recent(self.recent_ppm, user_ppm),
+            recent_waited,
+            usual_system_ppm: usual(self.usual_system_ppm, system_ppm),
+            recent_system_ppm: recent(self.recent_system_ppm, system_ppm),
+        }
+    }
+
+    /// Processors that the kernel keeps busy for it beyond what is usual: with its faults, where something is missing.
+    pub(crate) fn fault_cpus(self) -> f64 {
+        let more = self.usual_system_ppm.zip(self.recent_system_ppm);
+        more.map_or(0.0, |(usual, now)| f64::from(now.saturating_sub(usual)) / 1e6)
     }
 
     /// The part of its time, 0–1, that it lost, where pressure says that it waited for `waited` of it just now.
@@ -107,8 +140,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn user(user_ppm: u32) -> Option<CpuTime> {
+        Some(CpuTime { user_ppm, system_ppm: 10_000 })
+    }
+
     fn after(from: Progress, secs: u32, ppm: u32, waited: f64, is_missing: bool) -> Progress {
-        let next = |p: Progress, _| p.next(Millis(1000), Some(ppm), Some(waited), is_missing);
+        let next = |p: Progress, _| p.next(Millis(1000), user(ppm), Some(waited), is_missing);
         (0..secs).fold(from, next)
     }
 
@@ -137,7 +174,7 @@ mod tests {
         let jump = |p: Progress, second: u32| {
             let (ppm, waited) =
                 if second.is_multiple_of(2) { (30_000, 0.38) } else { (130_000, 0.02) };
-            p.next(Millis(1000), Some(ppm), Some(waited), true)
+            p.next(Millis(1000), user(ppm), Some(waited), true)
         };
         let jumped = (0..60).fold(used_to(400_000), jump);
         let steady = after(used_to(400_000), 60, 80_000, 0.2, true);
@@ -151,6 +188,21 @@ mod tests {
         assert!(minute.lost(0.2) > 0.7);
         let hour = after(minute, 3600, 100_000, 0.2, true);
         assert!(hour.lost(0.2) < 0.25);
+    }
+
+    #[test]
+    fn what_the_kernel_works_beyond_the_usual_is_the_price_of_faults() {
+        let faults = |p: Progress, system_ppm, is_missing| {
+            let cpu = CpuTime { user_ppm: 400_000, system_ppm };
+            let next = |p: Progress, _| p.next(Millis(1000), Some(cpu), Some(0.01), is_missing);
+            (0..60).fold(p, next)
+        };
+        let usual = faults(Progress::default(), 100_000, false);
+        assert_eq!(usual.fault_cpus(), 0.0);
+        assert!((faults(usual, 600_000, true).fault_cpus() - 0.5).abs() < 0.05);
+        assert_eq!(faults(usual, 50_000, true).fault_cpus(), 0.0, "it is asked for less");
+        let unknown = faults(Progress::default(), 600_000, true);
+        assert_eq!(unknown.fault_cpus(), 0.0, "what is usual is not known");
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use ctlmgr_model::*;
 
-use crate::demand::estimate;
+use crate::demand::{Look, estimate};
 use crate::entitlement::{Entitlement, entitlement};
 use crate::verdict::Party;
 
@@ -49,6 +49,8 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
             pressure: None,
             lru: Some(LruFlavour::Mglru),
             io_pressure: None,
+            cpu_pressure: None,
+            cpus: None,
             lru_gen: Some(7),
             has_reclaim: true,
         },
@@ -64,8 +66,10 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
 /// A managed party with this stall (in permille) and weight.
 pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Party<'_> {
     let settings = Settings::default();
-    let (group, at) = (&workload.group, Millis(0));
-    let mut estimate = estimate(&settings.memory, None, at, &group.memory, group.activity);
+    let group = &workload.group;
+    let (memory, seen) = (&group.memory, group.activity);
+    let look = Look { at: Millis(0), memory, seen, cpu_price: 0.0 };
+    let mut estimate = estimate(&settings.memory, None, &look);
     estimate.stall.ppm = stall.map(|permille| u32::from(permille) * 1000);
     let weight = Weight::new(i64::from(weight)).expect("a weight between 1 and 10000");
     let entitlement = Entitlement { weight, ..entitlement(&settings, workload) };

@@ -225,12 +225,12 @@ fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
                 100 => String::new(),
                 lift @ 101.. => {
                     format!(
-                        ", corrected to {lift} % because it waits more than others for what it lacks"
+                        ", corrected to {lift} % because what it lacks costs more than what others lack"
                     )
                 }
                 lift => {
                     format!(
-                        ", corrected to {lift} % because it waits less than others for what it lacks"
+                        ", corrected to {lift} % because what it lacks costs less than what others lack"
                     )
                 }
             };

@@ -2,7 +2,9 @@
 
 use ctlmgr_host::{Hierarchy, Host, HostError, Result};
 use ctlmgr_model::{Bytes, HostSample, LruFlavour, Pressure, PressureLine};
-use procfs_core::{FromBufRead, FromRead, Meminfo, MemoryPressure, PressureRecord};
+use procfs_core::{
+    FromBufRead, FromRead, Meminfo, MemoryPressure, PressureRecord, parse_pressure_record,
+};
 
 /// A PSI file (kernel: accounting/psi.rst).
 pub fn parse_pressure(text: &str) -> Option<Pressure> {
@@ -37,6 +39,8 @@ pub(crate) fn read_machine(host: &Host, cgroups: &Hierarchy) -> Result<HostSampl
         swap_free: Bytes(info.swap_free),
         pressure: read_pressure(host, "memory"),
         io_pressure: read_pressure(host, "io"),
+        cpu_pressure: read_cpu_pressure(host),
+        cpus: read_cpus(host),
         lru,
         lru_gen,
         has_reclaim: cgroups.has_reclaim(),
@@ -73,6 +77,19 @@ pub fn parse_watermark(text: &str) -> Bytes {
 /// Host-wide pressure on a resource; absent where PSI is off (reading fails then).
 pub(crate) fn read_pressure(host: &Host, resource: &str) -> Option<Pressure> {
     parse_pressure(&host.read(&format!("proc/pressure/{resource}")).ok()??)
+}
+
+/// `some` of the pressure on processors, which is all that there is before Linux 5.13.
+fn read_cpu_pressure(host: &Host) -> Option<PressureLine> {
+    parse_cpu_pressure(&host.read("proc/pressure/cpu").ok()??)
+}
+
+/// `/proc/pressure/cpu` (kernel: accounting/psi.rst).
+pub fn parse_cpu_pressure(text: &str) -> Option<PressureLine> {
+    text.lines()
+        .find(|line| line.starts_with("some"))
+        .and_then(|some| parse_pressure_record(some).ok())
+        .map(|record| line(&record))
 }
 
 /// How many processors run; absent where it cannot be told.
@@ -116,6 +133,9 @@ mod tests {
         let psi = parse_pressure(text).unwrap();
         assert_eq!((psi.some.total_usec, psi.full.total_usec), (42, 7));
         assert!(parse_pressure("some avg10=x").is_none());
+        let some = text.lines().next().unwrap();
+        assert_eq!(parse_cpu_pressure(some).map(|p| p.total_usec), Some(42), "before Linux 5.13");
+        assert_eq!(parse_cpu_pressure(text).map(|p| p.avg10_pct), Some(1.5));
     }
 
     #[test]
@@ -156,6 +176,7 @@ mod tests {
         #[test]
         fn any_text_parses_or_not(text in "(some avg10=)?.*") {
             let _ = (parse_pressure(&text), parse_lru(&text), parse_watermark(&text), parse_cpu_list(&text));
+            let _ = parse_cpu_pressure(&text);
         }
     }
 }

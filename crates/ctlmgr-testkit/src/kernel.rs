@@ -238,6 +238,8 @@ impl Kernel {
                 Lru::Mglru => LruFlavour::Mglru,
             }),
             io_pressure: None,
+            cpu_pressure: None,
+            cpus: None,
             lru_gen: Some(if self.lru == Lru::Mglru { 7 } else { 0 }),
             has_reclaim: true,
         }

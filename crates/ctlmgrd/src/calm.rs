@@ -104,6 +104,8 @@ mod tests {
             pressure: None,
             lru: None,
             io_pressure: None,
+            cpu_pressure: None,
+            cpus: None,
             lru_gen: None,
             has_reclaim: true,
         };
