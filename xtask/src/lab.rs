@@ -35,6 +35,7 @@ pub fn kit() -> Result<Kit> {
         (Path::new("xtask/guest/bench-bomb.sh"), "bench-bomb.sh"),
         (Path::new("xtask/guest/bench-starts.sh"), "bench-starts.sh"),
         (Path::new("xtask/guest/bench-gate.sh"), "bench-gate.sh"),
+        (Path::new("xtask/guest/bench-gate-here.sh"), "bench-gate-here.sh"),
         (Path::new("xtask/guest/bench-shapes.sh"), "bench-shapes.sh"),
         (Path::new("xtask/guest/bench-placement.sh"), "bench-placement.sh"),
     ];

@@ -165,7 +165,7 @@ pub const KEYS: &[Key] = &[
         "spared",
         "list of patterns",
         "[\"ctlmgr*\", \"docker.*\", \"containerd.*\", \"dbus*\", \"ssh*\", \"systemd-*\", \"init.scope\"]",
-        "Units that are never limited or stopped, and keep three quarters of what they used of late.",
+        "Units that are never limited or stopped, and keep half of what they used of late.",
     ),
     key(
         "starts",

@@ -19,18 +19,18 @@
 //! divided by what it was.
 //!
 //! # Algorithm
-//! For the managed workloads that give way by weight: m = min(U · m₀ / h, most), with h within
+//! For those that give way by weight: m = min(U · m₀ / h, most), with h within
 //! 1/[`MOST`]–[`MOST`] and the level U such that together they miss as much as before. *most* leaves the
 //! floor, and [`LEAST`] of the share; of who is little known ([`Heat::known`]) little more than m₀. Who uses
 //! more than was promised, or without a promise more than it did of late, does not get below m₀: it has
-//! no claim to relief from that. U is found by bisection, because the sum does not fall as U rises.
+//! no claim to relief from that, nor has a unit that nobody asked to manage: cold, it gives like others. U is found by bisection, because the sum does not fall as U rises.
 //! Everybody else keeps its share: who has all it needs does not lose it because others suffer. Where
 //! floors do not fit nobody with a floor is left to give, and nothing is corrected.
 //!
 //! # Properties
 //! Equal heat moves nothing; what is given and taken adds up to nothing; of two alike the hotter
 //! one never misses more; nobody falls below its floor or [`LEAST`] of its share, or gets more than
-//! it needs; who uses more than its due gains nothing; who is not known loses nothing; nobody who does not
+//! it needs; who uses more than its due, and a unit, gains nothing; who is not known loses nothing; nobody who does not
 //! give way by weight is moved.
 
 use ctlmgr_model::{Bound, Bytes, Controller, Percent, VerdictKind};
@@ -93,7 +93,8 @@ pub(crate) fn lifts(
         let kept = amount(claims[*i].floor).max(share * LEAST).min(share);
         // Little known, little taken.
         let most = missing + (1.0 - kept / need - missing) * own.known();
-        let least = if is_over(&parties[*i]) { missing } else { 0.0 };
+        let is_owed = parties[*i].kind == VerdictKind::Workload && !is_over(&parties[*i]);
+        let least = if is_owed { 0.0 } else { missing };
         Sufferer { index: *i, need, share, scaled: missing / heat, least, most }
     };
     let sufferers: Vec<_> = may_move.iter().map(sufferer).collect();
@@ -117,9 +118,8 @@ fn level(sufferers: &[Sufferer]) -> f64 {
 }
 
 fn gives_way(party: &Party<'_>, share: &Share) -> bool {
-    let is_one = party.kind == VerdictKind::Workload && party.entitlement.managed;
     let is_some = share.share_bytes > Bytes::ZERO;
-    is_one && is_some && share.bound == Bound::Weight
+    party.entitlement.managed && is_some && share.bound == Bound::Weight
 }
 
 /// Who uses more than was promised, or of late without a promise, has no claim to relief from that.
@@ -149,9 +149,11 @@ mod tests {
         floor: u64,
         weight: u16,
         heat: Option<f64>,
+        is_unit: bool,
     }
 
-    const PLAIN: One = One { promise: 400, need: 400, floor: 0, weight: 100, heat: None };
+    const PLAIN: One =
+        One { promise: 400, need: 400, floor: 0, weight: 100, heat: None, is_unit: false };
 
     fn hot(heat: f64) -> One {
         One { heat: Some(heat), ..PLAIN }
@@ -176,6 +178,9 @@ mod tests {
             .map(|(w, one)| {
                 let mut party = party(w, None, one.weight);
                 party.estimate.heat = seen(one.heat);
+                if one.is_unit {
+                    party.kind = VerdictKind::Bystander;
+                }
                 party
             })
             .collect();
@@ -244,6 +249,15 @@ mod tests {
     }
 
     #[test]
+    fn a_cold_unit_gives_and_a_hot_one_gains_nothing() {
+        let unit = |heat| One { is_unit: true, ..hot(heat) };
+        let cold = mib(&corrected(Bytes::mib(900), &[unit(0.2), hot(2.0), hot(2.0)]));
+        assert!(cold[0] < 250 && cold[1] > 320, "{cold:?}");
+        let hot = mib(&corrected(Bytes::mib(900), &[unit(5.0), hot(1.0), hot(1.0)]));
+        assert_eq!(hot, [300, 300, 300]);
+    }
+
+    #[test]
     fn who_is_not_known_loses_nothing() {
         let list = [hot(0.2), hot(5.0), hot(5.0), hot(5.0), PLAIN];
         let all = corrected(Bytes::mib(1500), &list);
@@ -255,7 +269,7 @@ mod tests {
         (50u64..900, 50u64..150, 0u64..60, 1u16..1000, heat).prop_map(
             |(promise, used_pct, floor_pct, weight, heat)| {
                 let need = (promise * used_pct / 100).max(1);
-                One { promise, need, floor: need * floor_pct / 60, weight, heat }
+                One { promise, need, floor: need * floor_pct / 60, weight, heat, is_unit: false }
             },
         )
     }

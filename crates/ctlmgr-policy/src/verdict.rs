@@ -57,8 +57,8 @@ pub(crate) fn parties<'a>(
     managed.chain(bystanders).collect()
 }
 
-/// Who is spared keeps this much of what it used of late: what lies idle for long is not needed by it either.
-const SPARED: Percent = Percent(75);
+/// Who is spared keeps this much of what it used of late; of the rest it gives as others do, the more the colder it is.
+const SPARED: Percent = Percent(50);
 
 fn of_bystander(settings: &Settings, group: &Group, estimate: &Estimate) -> Entitlement {
     let rules = &settings.memory.bystanders;
