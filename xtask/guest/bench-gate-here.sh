@@ -6,6 +6,17 @@ for program in dockerd docker; do
 done
 [ -n "$APART" ] || APART=1 exec unshare --mount --net sh "$0" "$@"
 
+asked= dockerd= made=
+# However it ends, nothing is left on this machine.
+end() {
+	set +e
+	[ -z "$asked" ] || { kill -CONT $asked; kill $asked; }
+	[ -z "$dockerd" ] || { kill $dockerd; wait $dockerd; }
+	umount /etc/docker
+	[ -z "$made" ] || rmdir /etc/docker
+}
+trap end EXIT
+trap 'exit 130' INT TERM
 mount -t tmpfs none /run
 made=$(mkdir /etc/docker 2>/dev/null && echo yes || true)
 mount -t tmpfs none /etc/docker
@@ -19,13 +30,6 @@ echo '{}' >/run/daemon.json
 dockerd --config-file /run/daemon.json --data-root /run/data --exec-root /run/exec --pidfile /run/dockerd.pid \
 	--host $DOCKER_HOST --bridge none --iptables=false --ip6tables=false --storage-driver vfs >/run/dockerd.log 2>&1 &
 dockerd=$!
-end() {
-	kill $asked $dockerd
-	wait $dockerd || true
-	umount /etc/docker
-	[ -z "$made" ] || rmdir /etc/docker
-}
-trap end EXIT
 for _ in $(seq 150); do
 	docker version >/dev/null 2>&1 && break
 	sleep 0.2
@@ -37,9 +41,10 @@ for n in $(seq 20); do docker create --name "c$n" --network none empty true >/de
 # Whether the plugin is asked: one that stands still holds requests up.
 is_asked() {
 	kill -STOP $asked
-	timeout 0.5 docker version >/dev/null && held=no || held=yes
+	timeout 1 docker version >/dev/null && held=no || held=yes
 	kill -CONT $asked
-	[ $held = "$1" ]
+	# One that is slow for another reason says nothing.
+	timeout 1 docker version >/dev/null && [ $held = "$1" ]
 }
 # use JSON yes|no: dockerd's configuration, and whether it asks from then on.
 use() {

@@ -157,8 +157,9 @@ pub(crate) struct Look<'a> {
     pub cpu_price: f64,
 }
 
-/// What a second of processor time that goes into faults costs all together, 0–1: nothing where processors stand
-/// idle, and where somebody waits for one all of the time its part of the processors. Unknown is nothing.
+/// What a second of processor time that goes into faults costs all together, 0–1: nothing where nobody waits for a
+/// processor, and where somebody does all of the time its part of the processors. Unknown is nothing. Who is held
+/// back by its own cpu.max waits as well to the kernel, so where few do anything else this is too much.
 #[expect(clippy::cast_precision_loss, reason = "there are few processors")]
 pub(crate) fn price_of_cpu(host: &HostSample) -> f64 {
     let known = host.cpu_pressure.zip(host.cpus.filter(|n| *n > 0));
@@ -191,7 +192,7 @@ pub(crate) fn estimate(
     let cpu = cpu_time(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, cpu, waited, missing >= LEAST_MISSING);
     let burden = progress.fault_cpus().min(most_fault_cpus(rate)) * cpu_price;
-    let pain = waited.map(|waited| (progress.lost(waited) + burden).min(1.0));
+    let lost = waited.map(|waited| progress.lost(waited));
     Estimate {
         at,
         demand,
@@ -203,7 +204,7 @@ pub(crate) fn estimate(
         seen,
         doing,
         stall: last.stall.next(memory.pressure, passed),
-        heat: last.heat.next(passed, missing, pain),
+        heat: last.heat.next(passed, missing, lost, burden),
         progress,
         probe: last.probe,
     }
@@ -546,6 +547,9 @@ mod tests {
         assert!(!heat(1000, 0.5, Some(2)), "processors stand idle");
         assert!(!heat(10, 80.0, Some(2)), "it works for something else");
         assert!(!heat(1000, 80.0, None), "unknown");
+        let mut blind = crate::testing::host(Bytes::mib(1000), vec![], vec![]).host;
+        blind.cpus = Some(2);
+        assert_eq!(price_of_cpu(&blind), 0.0, "without PSI");
     }
 
     /// Without swap the kernel takes page cache of whoever has some; what comes back late is of no working set to it.

@@ -49,7 +49,7 @@ const MARGIN: Percent = Percent(5);
 /// Halvings of the interval in which the level lies: more than a double can tell apart.
 const HALVINGS: u32 = 60;
 
-/// A workload among those that share what is missing.
+/// A workload or unit among those that share what is missing.
 struct Sufferer {
     index: usize,
     need: f64,
@@ -77,8 +77,10 @@ pub(crate) fn lifts(
     let mut lifts = vec![1.0; parties.len()];
     let may_move: Vec<usize> =
         (0..parties.len()).filter(|i| gives_way(&parties[*i], shares[*i])).collect();
-    let heats = || may_move.iter().map(|i| parties[*i].estimate.heat);
-    let Some(of_all) = Heat::of_all(heats()).filter(|_| controller != Controller::Shares) else {
+    // What units feel is no reason to take from anybody, and idle ones say nothing of how workloads differ.
+    let is_one = |i: &&usize| parties[**i].kind == VerdictKind::Workload;
+    let heats = may_move.iter().filter(is_one).map(|i| parties[*i].estimate.heat);
+    let Some(of_all) = Heat::of_all(heats).filter(|_| controller != Controller::Shares) else {
         return lifts;
     };
     let sufferer = |i: &usize| {
@@ -161,7 +163,7 @@ mod tests {
 
     fn seen(heat: Option<f64>) -> Heat {
         let stalled = heat.map(|h| h * 0.5 / (1.0 + h * 0.5));
-        (0..600).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.5, stalled))
+        (0..600).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.5, stalled, 0.0))
     }
 
     /// Shares before and after, in bytes.
@@ -253,8 +255,16 @@ mod tests {
         let unit = |heat| One { is_unit: true, ..hot(heat) };
         let cold = mib(&corrected(Bytes::mib(900), &[unit(0.2), hot(2.0), hot(2.0)]));
         assert!(cold[0] < 250 && cold[1] > 320, "{cold:?}");
-        let hot = mib(&corrected(Bytes::mib(900), &[unit(5.0), hot(1.0), hot(1.0)]));
-        assert_eq!(hot, [300, 300, 300]);
+        let hot_one = mib(&corrected(Bytes::mib(900), &[unit(5.0), hot(1.0), hot(1.0)]));
+        assert_eq!(hot_one, [300, 300, 300]);
+        // What it feels is no reason to move anything between those that do not suffer.
+        let noise = [unit(5.0), hot(0.001), hot(0.006)];
+        assert_eq!(mib(&corrected(Bytes::mib(900), &noise)), [300, 300, 300]);
+        // Nor do many that are idle make all workloads look alike.
+        let mut many = vec![unit(0.001); 20];
+        many.extend([hot(1.0), hot(3.0)]);
+        let all = mib(&corrected(Bytes::mib(300 * 22), &many));
+        assert!(all[20] + 10 < all[21], "{all:?}");
     }
 
     #[test]
@@ -266,10 +276,10 @@ mod tests {
 
     fn one() -> impl Strategy<Value = One> {
         let heat = proptest::option::of(0.05f64..20.0);
-        (50u64..900, 50u64..150, 0u64..60, 1u16..1000, heat).prop_map(
-            |(promise, used_pct, floor_pct, weight, heat)| {
+        (50u64..900, 50u64..150, 0u64..60, 1u16..1000, heat, any::<bool>()).prop_map(
+            |(promise, used_pct, floor_pct, weight, heat, is_unit)| {
                 let need = (promise * used_pct / 100).max(1);
-                One { promise, need, floor: need * floor_pct / 60, weight, heat, is_unit: false }
+                One { promise, need, floor: need * floor_pct / 60, weight, heat, is_unit }
             },
         )
     }
@@ -286,6 +296,7 @@ mod tests {
             prop_assert!(before.abs_diff(after) <= before / 100_000 + 16, "{before} {after}");
             for ((was, is), one) in all.iter().zip(&list) {
                 prop_assert!(*is <= Bytes::mib(one.need) + Bytes(16));
+                prop_assert!(!one.is_unit || *is <= *was + Bytes(16), "a unit gains nothing");
                 prop_assert!(is.0 + 16 >= was.0 / 4 && *is + Bytes(16) >= Bytes::mib(one.floor).min(*was));
             }
         }

@@ -13,12 +13,12 @@
 //! # Terms
 //! *Missing*: the part of demand that is not in memory. *Stalled*: the part of its time that each task
 //! waited for what had been in memory ([`crate::waiting`]): not that in which some one did, which would make
-//! a workload of many threads look hot; and what others lost because its faults kept processors busy, as part of
-//! everybody's time: who hardly waits for its many faults may still be who makes all wait. *Exposure*: time that was not stalled,
-//! times the part missing.
+//! a workload of many threads look hot. *Burden*: what others lost because its faults kept processors busy, as part of
+//! everybody's time: who hardly waits for its many faults may still be who makes all wait. *Exposure*: time that was
+//! not stalled, times the part missing.
 //!
 //! # Algorithm
-//! Heat is seconds stalled by exposure, both sums fading by half per [`HALF_LIFE`]. What happens
+//! Heat is seconds stalled, and those of burden, by exposure, both sums fading by half per [`HALF_LIFE`]. What happens
 //! while less than [`LEAST_MISSING`] is missing says nothing and does not count. Little exposure says
 //! little: the heat of all together is mixed in with the weight of [`PRIOR_SECS`]. Being held back by
 //! a memory.high counts like any other waiting: not to count it was tried, and what was known of who
@@ -26,7 +26,7 @@
 //! ([`QUIET`]) heats are noise and do not count; up to [`FELT`] they count more and more.
 //!
 //! # Properties
-//! A steady workload's heat does not depend on how much it is given; relative to all it lies between its
+//! A steady workload's heat does not depend on how much it is given, but for its burden, which the host has its part in; relative to all it lies between its
 //! own and theirs; without exposure it is theirs; where nobody waits it does not count.
 
 use ctlmgr_model::Millis;
@@ -64,8 +64,15 @@ pub(crate) struct Common {
 }
 
 impl Heat {
-    /// After `passed`, in which `missing` was missing and the tasks stalled for the part `stalled`.
-    pub(crate) fn next(self, passed: Millis, missing: f64, stalled: Option<f64>) -> Heat {
+    /// After `passed`, in which `missing` was missing, the tasks stalled for the part `stalled`, and all lost the
+    /// part `burden` of their time by it.
+    pub(crate) fn next(
+        self,
+        passed: Millis,
+        missing: f64,
+        stalled: Option<f64>,
+        burden: f64,
+    ) -> Heat {
         let keep = (-secs(passed) / secs(HALF_LIFE)).exp2();
         let faded = Heat {
             stalled_secs: self.stalled_secs * keep,
@@ -74,7 +81,7 @@ impl Heat {
         };
         match stalled {
             Some(part) if missing >= LEAST_MISSING => Heat {
-                stalled_secs: faded.stalled_secs + part * secs(passed),
+                stalled_secs: faded.stalled_secs + (part + burden) * secs(passed),
                 exposed_secs: faded.exposed_secs + (1.0 - part) * missing * secs(passed),
                 seen_secs: faded.seen_secs + secs(passed),
             },
@@ -123,14 +130,14 @@ mod tests {
     }
 
     fn seen(heat: f64, missing: impl Iterator<Item = f64>) -> Heat {
-        missing.fold(Heat::default(), |h, m| h.next(Millis(1000), m, Some(stalled(heat, m))))
+        missing.fold(Heat::default(), |h, m| h.next(Millis(1000), m, Some(stalled(heat, m)), 0.0))
     }
 
     #[test]
     fn what_says_nothing_does_not_count() {
         let none = Heat::default();
-        assert_eq!(none.next(Millis(1000), 0.0, Some(0.9)), none);
-        assert_eq!(none.next(Millis(1000), 0.5, None), none);
+        assert_eq!(none.next(Millis(1000), 0.0, Some(0.9), 0.5), none);
+        assert_eq!(none.next(Millis(1000), 0.5, None, 0.5), none);
         assert_eq!(Heat::of_all([none].into_iter()), None);
         assert_eq!(none.relative(Common { heat: 3.0, strength: 1.0 }), 1.0);
     }
@@ -138,13 +145,26 @@ mod tests {
     #[test]
     fn where_nobody_waits_differences_are_noise() {
         let quiet = |stalled| {
-            (0..60).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.3, Some(stalled)))
+            (0..60).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.3, Some(stalled), 0.0))
         };
         assert_eq!(Heat::of_all([quiet(0.000_1), quiet(0.008)].into_iter()), None);
         let pair = [quiet(0.003), quiet(0.015)];
         let all = Heat::of_all(pair.into_iter()).unwrap();
         let apart = pair[1].relative(all) / pair[0].relative(all);
         assert!(apart > 1.1 && apart < 2.0, "a quarter of a factor of five: {apart}");
+    }
+
+    #[test]
+    fn a_burden_adds_to_what_it_suffers_and_is_not_multiplied_by_it() {
+        let heat = |part, burden| {
+            let next = |h: Heat, _| h.next(Millis(1000), 0.5, Some(part), burden);
+            Heat::of_all([(0..60).fold(Heat::default(), next)].into_iter()).unwrap().heat
+        };
+        for part in [0.05, 0.5, 0.9] {
+            let own = part / (1.0 - part) / 0.5;
+            assert!((heat(part, 0.0) - own).abs() < 1e-9);
+            assert!((heat(part, 0.1) / own - (part + 0.1) / part).abs() < 1e-9);
+        }
     }
 
     proptest! {

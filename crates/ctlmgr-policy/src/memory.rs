@@ -120,7 +120,7 @@ impl<'a> Context<'a> {
             .iter()
             .zip(verdicts)
             .filter(|(p, _)| p.entitlement.managed)
-            .map(|(party, v)| (Keeping { party, share: v.share }, v))
+            .map(|(party, v)| (Keeping { party, share: v.share, lift_pct: v.lift_pct }, v))
             .unzip();
         let Context { settings, state, snapshot, account } = *self;
         let scene = Scene { settings: &settings.memory, account, state, snapshot, all: &all };

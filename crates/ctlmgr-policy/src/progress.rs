@@ -12,7 +12,7 @@
 //! one; what lacks of that while something is missing, and while pressure says that it waits for memory, is
 //! work that it lost.
 //!
-//! What the kernel works for it beyond what is usual is the price of its faults, which others pay too where
+//! What the kernel works for it beyond what it did for as much work while nothing was missing is the price of its faults, which others pay too where
 //! processors are short.
 //!
 //! # Algorithm
@@ -54,20 +54,31 @@ pub(crate) struct Progress {
     /// Part of its time, 0–1, that it waited of late.
     #[serde(default)]
     recent_waited: f64,
-    /// Time that the kernel usually works for it, and of late, in millionths of a processor.
+    /// Processor time while nothing was missing.
     #[serde(default)]
-    usual_system_ppm: Option<u32>,
+    calm: Option<CpuTime>,
+    /// Time that the kernel works for it of late, in millionths of a processor.
     #[serde(default)]
     recent_system_ppm: Option<u32>,
 }
 
 /// Processor time of a workload, in millionths of a processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct CpuTime {
     /// Of its own code.
     pub user_ppm: u32,
     /// Of the kernel, for it.
     pub system_ppm: u32,
+}
+
+impl CpuTime {
+    fn toward(self, now: CpuTime, passed: Millis) -> CpuTime {
+        let next = |from, to| follow(from, to, passed, FOLLOW).unwrap_or(to);
+        CpuTime {
+            user_ppm: next(self.user_ppm, now.user_ppm),
+            system_ppm: next(self.system_ppm, now.system_ppm),
+        }
+    }
 }
 
 impl Progress {
@@ -83,15 +94,17 @@ impl Progress {
         if passed.0 == 0 {
             return self;
         }
-        let Some(CpuTime { user_ppm, system_ppm }) = cpu else {
+        let Some(now) = cpu else {
             // Who stood still begins anew.
             let (recent_ppm, recent_system_ppm) = (None, None);
             return Progress { recent_ppm, recent_system_ppm, recent_waited: 0.0, ..self };
         };
-        let usual = |before: Option<u32>, now| match before {
+        let usual_ppm = match self.usual_ppm {
             // What it does while something is missing is not what it usually does.
-            None => (!is_missing).then_some(now),
-            Some(usual) => follow(usual, now, passed, if is_missing { FORGET } else { FOLLOW }),
+            None => (!is_missing).then_some(now.user_ppm),
+            Some(usual) => {
+                follow(usual, now.user_ppm, passed, if is_missing { FORGET } else { FOLLOW })
+            }
         };
         let recent = |before: Option<u32>, now| {
             before.map_or(Some(now), |old| follow(old, now, passed, RECENT))
@@ -99,18 +112,30 @@ impl Progress {
         let waited = waited.unwrap_or(self.recent_waited);
         let recent_waited = waited + (self.recent_waited - waited) * kept_of_recent(passed);
         Progress {
-            usual_ppm: usual(self.usual_ppm, user_ppm),
-            recent_ppm: recent(self.recent_ppm, user_ppm),
+            usual_ppm,
+            recent_ppm: recent(self.recent_ppm, now.user_ppm),
             recent_waited,
-            usual_system_ppm: usual(self.usual_system_ppm, system_ppm),
-            recent_system_ppm: recent(self.recent_system_ppm, system_ppm),
+            // Faults do not become usual however long they last.
+            calm: if is_missing {
+                self.calm
+            } else {
+                Some(self.calm.map_or(now, |old| old.toward(now, passed)))
+            },
+            recent_system_ppm: recent(self.recent_system_ppm, now.system_ppm),
         }
     }
 
-    /// Processors that the kernel keeps busy for it beyond what is usual: with its faults, where something is missing.
+    /// Processors that the kernel keeps busy for it beyond what is usual for what its own code does: with its faults,
+    /// where something is missing.
     pub(crate) fn fault_cpus(self) -> f64 {
-        let more = self.usual_system_ppm.zip(self.recent_system_ppm);
-        more.map_or(0.0, |(usual, now)| f64::from(now.saturating_sub(usual)) / 1e6)
+        let known = self.calm.zip(self.recent_ppm.zip(self.recent_system_ppm));
+        let Some((calm, (user_ppm, system_ppm))) = known else { return 0.0 };
+        // Who does half of its work makes the kernel work half as much for it, and twice as much for twice.
+        let work = match calm.user_ppm {
+            0..LEAST => 1.0,
+            usual => f64::from(user_ppm) / f64::from(usual),
+        };
+        (f64::from(system_ppm) - f64::from(calm.system_ppm) * work).max(0.0) / 1e6
     }
 
     /// The part of its time, 0–1, that it lost, where pressure says that it waited for `waited` of it just now.
@@ -200,7 +225,17 @@ mod tests {
         let usual = faults(Progress::default(), 100_000, false);
         assert_eq!(usual.fault_cpus(), 0.0);
         assert!((faults(usual, 600_000, true).fault_cpus() - 0.5).abs() < 0.05);
-        assert_eq!(faults(usual, 50_000, true).fault_cpus(), 0.0, "it is asked for less");
+        assert_eq!(faults(usual, 50_000, true).fault_cpus(), 0.0);
+        let hour = (0..60).fold(usual, |p, _| faults(p, 600_000, true));
+        assert!((hour.fault_cpus() - 0.5).abs() < 0.05, "faults do not become usual");
+        let busier = CpuTime { user_ppm: 2_000_000, system_ppm: 500_000 };
+        let asked = (0..60)
+            .fold(usual, |p: Progress, _| p.next(Millis(1000), Some(busier), Some(0.01), true));
+        assert!(asked.fault_cpus() < 0.01, "it is asked for five times as much");
+        let thrashing = CpuTime { user_ppm: 100_000, system_ppm: 100_000 };
+        let lost = (0..60)
+            .fold(usual, |p: Progress, _| p.next(Millis(1000), Some(thrashing), Some(0.3), true));
+        assert!((lost.fault_cpus() - 0.075).abs() < 0.01, "a quarter of its work is done");
         let unknown = faults(Progress::default(), 600_000, true);
         assert_eq!(unknown.fault_cpus(), 0.0, "what is usual is not known");
     }

@@ -116,6 +116,20 @@ fn has_swap(host: &HostSample) -> bool {
 pub(crate) struct Keeping<'a, 'b> {
     pub party: &'b Party<'a>,
     pub share: Bytes,
+    /// What the share was multiplied with for what it feels, in per cent.
+    pub lift_pct: u32,
+}
+
+impl<'a, 'b> Keeping<'a, 'b> {
+    /// With the share that a limit may follow: what a unit gives only because it rests is taken, but it may have it
+    /// back at once.
+    pub(crate) fn for_limits(&self) -> Keeping<'a, 'b> {
+        let gave = self.party.kind == VerdictKind::Bystander && (1..100).contains(&self.lift_pct);
+        let by_weight = u128::from(self.share.0) * 100 / u128::from(self.lift_pct.max(1));
+        let by_weight = u64::try_from(by_weight).map_or(self.share, Bytes);
+        let share = if gave { by_weight.max(self.share) } else { self.share };
+        Keeping { party: self.party, share, lift_pct: 100 }
+    }
 }
 
 impl Keeping<'_, '_> {

@@ -27,7 +27,7 @@
 //! (PSI `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
 //!
 //! # Properties
-//! Never below the share nor below present use, a ramp never below the promise; never above what was
+//! Never below the share, a unit's never below that by weight, nor below present use, a ramp never below the promise; never above what was
 //! there before; no new brake without PSI or with nobody suffering; nothing on who is spared; after a
 //! rest nothing is left; nothing where systemd-oomd could kill soon ([`crate::oomd`]).
 
@@ -70,7 +70,7 @@ pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
         Some(Throttled { group: keeping.party.group, high: high.page_ceil(), is_braked, why })
     };
     let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party));
-    may_be.filter_map(throttled).collect()
+    may_be.map(Keeping::for_limits).filter_map(|k| throttled(&k)).collect()
 }
 
 /// What systemd-oomd leaves us to do with a memory.high ([`crate::oomd`]).

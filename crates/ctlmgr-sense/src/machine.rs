@@ -87,8 +87,9 @@ fn read_cpu_pressure(host: &Host) -> Option<PressureLine> {
 /// `/proc/pressure/cpu` (kernel: accounting/psi.rst).
 pub fn parse_cpu_pressure(text: &str) -> Option<PressureLine> {
     text.lines()
-        .find(|line| line.starts_with("some"))
+        .find(|line| line.starts_with("some "))
         .and_then(|some| parse_pressure_record(some).ok())
+        .filter(|record| record.avg10.is_finite())
         .map(|record| line(&record))
 }
 
@@ -136,6 +137,9 @@ mod tests {
         let some = text.lines().next().unwrap();
         assert_eq!(parse_cpu_pressure(some).map(|p| p.total_usec), Some(42), "before Linux 5.13");
         assert_eq!(parse_cpu_pressure(text).map(|p| p.avg10_pct), Some(1.5));
+        for strange in ["some\n", "some\u{e9}", "some avg10=nan avg60=0 avg300=0 total=1\n"] {
+            assert!(parse_cpu_pressure(strange).is_none(), "{strange}");
+        }
     }
 
     #[test]

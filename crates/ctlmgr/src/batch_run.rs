@@ -103,7 +103,7 @@ fn start_in_turn(
     let (mut failed, mut started, mut said) = (BTreeSet::new(), BTreeMap::new(), None);
     let mut waiting = Ready::new();
     loop {
-        let (number, ready) = line.next();
+        let (number, ready) = line.next(|name| !waiting.contains_key(name));
         if !ready.is_empty() && said.replace(number) != Some(number) {
             let names = batches.get(number).map_or(&[][..], Vec::as_slice).join(" ");
             show::line(&format!("batch {} of {}: {names}", number + 1, batches.len()));

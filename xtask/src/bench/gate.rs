@@ -22,7 +22,7 @@ pub struct Gate {
 /// Measures, prints the table and keeps it.
 pub fn run(kit: &Kit, gate: &Gate) -> Result<()> {
     let record = measure(kit, gate)?;
-    let table = table(&record)?;
+    let table = table(&record, gate.here)?;
     let directory = dist::target().join("bench");
     std::fs::create_dir_all(&directory)?;
     let name = if gate.here { "gate-here.md" } else { "gate.md" };
@@ -41,12 +41,13 @@ fn measure(kit: &Kit, gate: &Gate) -> Result<Record> {
     Ok(record)
 }
 
-fn table(record: &Record) -> Result<String> {
+fn table(record: &Record, here: bool) -> Result<String> {
     let mut out = String::from(
         "| request | without, ms: least / median / most | asked, ms | difference of the medians, ms | ratio |\n\
          |---|---|---|---|---|\n",
     );
-    for (what, text) in [("ps", "docker ps"), ("run", "docker run --rm")] {
+    let asked_for = [("ps", "docker ps"), ("run", "docker run --rm")];
+    for (what, text) in &asked_for[..if here { 1 } else { 2 }] {
         let of = |mode| {
             let mut all: Vec<f64> = record
                 .select(&[("mode", mode), ("what", what)])
@@ -56,9 +57,6 @@ fn table(record: &Record) -> Result<String> {
             let at = |part: usize| all.get((all.len().max(1) - 1) * part / 2).copied();
             [0, 1, 2].map(|part| at(part).unwrap_or(f64::NAN))
         };
-        if record.select(&[("what", what)]).next().is_none() {
-            continue;
-        }
         let (without, asked) = (of("without"), of("asked"));
         let show =
             |[least, median, most]: [f64; 3]| format!("{least:.1} / {median:.1} / {most:.1}");

@@ -47,10 +47,12 @@ impl Company {
     /// Whether two share what they use without wasting it: they fight no harder than each does with its like, in
     /// the geometric mean. Two that take from each other only what each then has cost no more than that (a sum
     /// of products of parts, by Cauchy and Schwarz); what a disk loses between sequential and random is on top.
+    /// Where likes cost each other nothing, or nobody says what they do, there is nothing to compare with.
     pub fn wastes_nothing(&self, one: &str, other: &str) -> bool {
         let (Some(a), Some(b)) = (self.kind.get(one), self.kind.get(other)) else { return true };
         let of = |a: &usize, b: &usize| i128::from(self.penalty[*a][*b]);
-        100 * of(a, b) * of(a, b) <= (100 + ROUNDING) * of(a, a) * of(b, b)
+        let alike = of(a, a) * of(b, b);
+        alike == 0 || 100 * of(a, b) * of(a, b) <= (100 + ROUNDING) * alike
     }
 
     /// The sum of the penalties of one with others, and the largest.

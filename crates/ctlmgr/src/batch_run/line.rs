@@ -36,15 +36,16 @@ impl<'a> Line<'a> {
         Line { company, batches, after, is_strict, current, waiting, starting }
     }
 
-    /// Those that may start now, and the number of their batch; they count as starting from then on.
-    pub fn next(&mut self) -> (usize, Vec<String>) {
+    /// Those that may start now, and the number of their batch; they count as starting from then on. Some of
+    /// those may not have begun, because they wait for what others have to become first.
+    pub fn next(&mut self, has_begun: impl Fn(&str) -> bool) -> (usize, Vec<String>) {
         if self.waiting.is_empty() && self.current + 1 < self.batches.len() {
             self.current += 1;
             self.waiting.clone_from(&self.batches[self.current]);
         }
         let mut may = Vec::new();
         for name in std::mem::take(&mut self.waiting) {
-            if self.may_start(&name) {
+            if self.may_start(&name, &has_begun) {
                 self.starting.insert(name.clone());
                 may.push(name);
             } else {
@@ -54,7 +55,7 @@ impl<'a> Line<'a> {
         (self.current, may)
     }
 
-    fn may_start(&self, name: &str) -> bool {
+    fn may_start(&self, name: &str, has_begun: impl Fn(&str) -> bool) -> bool {
         let own = &self.batches[self.current];
         let is_of_others = |s: &&String| !own.contains(s);
         if self.is_strict {
@@ -67,7 +68,7 @@ impl<'a> Line<'a> {
         let mut together: Vec<&str> = self.starting.iter().map(String::as_str).collect();
         together.push(name);
         let is_as_planned = |one: &&str| self.company.is_no_worse(one, &together, batch_of(one));
-        let wastes_nothing = |s: &String| self.company.wastes_nothing(name, s);
+        let wastes_nothing = |s: &String| self.company.wastes_nothing(name, s) || !has_begun(s);
         !self.starting.iter().any(is_awaited)
             && (self.starting.iter().all(|s| own.contains(s))
                 || self.company.fits(&together)
@@ -117,17 +118,21 @@ mod tests {
         let batches =
             [names(&["r0", "r1"]), names(&["r2", "r3"]), names(&["s4", "s5", "s6", "s7"])];
         let mut line = Line::new(&company, &batches, BTreeMap::new(), false);
-        assert_eq!(line.next(), (0, names(&["r0", "r1"])));
-        assert_eq!(line.next(), (1, names(&[])), "two more would be more of a fight than planned");
+        assert_eq!(line.next(|_| true), (0, names(&["r0", "r1"])));
+        assert_eq!(
+            line.next(|_| true),
+            (1, names(&[])),
+            "two more would be more of a fight than planned"
+        );
         line.keep(|n| n == "r0");
-        assert_eq!(line.next(), (1, names(&["r2"])), "as r1 was");
+        assert_eq!(line.next(|_| true), (1, names(&["r2"])), "as r1 was");
         line.keep(|n| n == "r2");
-        assert_eq!(line.next(), (1, names(&["r3"])));
+        assert_eq!(line.next(|_| true), (1, names(&["r3"])));
         line.keep(|n| n == "r3");
-        assert_eq!(line.next(), (2, names(&[])), "sequential and random fight harder");
+        assert_eq!(line.next(|_| true), (2, names(&[])), "sequential and random fight harder");
         assert!(!line.is_done());
         line.keep(|_| false);
-        assert_eq!(line.next(), (2, names(&["s4", "s5", "s6", "s7"])));
+        assert_eq!(line.next(|_| true), (2, names(&["s4", "s5", "s6", "s7"])));
         assert!(line.is_done());
     }
 
@@ -146,14 +151,39 @@ mod tests {
         let batches = [names(&["r0", "t1"]), names(&["r2", "t3"])];
         let second = |company: &Company| {
             let mut line = Line::new(company, &batches, BTreeMap::new(), false);
-            line.next();
+            line.next(|_| true);
             line.keep(|n| n == "t1");
-            line.next().1
+            let may = line.next(|_| true).1;
+            line.keep(|n| n != "t1");
+            (may, line.next(|_| true).1)
         };
         // As hard as in its own batch, but harder than sharing: t1 would pay for it, and with it who waits for t1.
-        assert_eq!(second(&input(0.66)), names(&["t3"]));
-        assert_eq!(second(&input(0.52)), names(&["r2"]));
-        assert_eq!(second(&input(0.0)), names(&["r2"]));
+        assert_eq!(second(&input(0.66)), (names(&["t3"]), names(&["r2"])));
+        assert_eq!(second(&input(0.52)), (names(&["r2"]), names(&["t3"])));
+        assert_eq!(second(&input(0.0)), (names(&["r2"]), names(&["t3"])));
+
+        let company = input(0.66);
+        let mut line = Line::new(&company, &batches, BTreeMap::new(), false);
+        line.next(|_| true);
+        line.keep(|n| n == "t1");
+        let waits_for_another = |name: &str| name != "t1";
+        assert_eq!(line.next(waits_for_another).1, names(&["r2"]), "t1 has not begun");
+    }
+
+    #[test]
+    fn where_likes_cost_each_other_nothing_only_the_plan_counts() {
+        let container = |name: &str| json!({"name": name});
+        let containers = ["a", "b", "c", "d"].map(container);
+        let pairwise = [[0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 1], [1, 1, 1, 0]];
+        let text = json!({"pairwise": pairwise, "containers": containers});
+        let company = batch_plan::company(&text.to_string()).unwrap();
+        let batches = [names(&["a", "b"]), names(&["c", "d"])];
+        let mut line = Line::new(&company, &batches, BTreeMap::new(), false);
+        line.next(|_| true);
+        line.keep(|n| n == "b");
+        assert_eq!(line.next(|_| true).1, names(&["c"]));
+        line.keep(|n| n == "b");
+        assert_eq!(line.next(|_| true).1, names(&["d"]), "b fights with one as hard as with a");
     }
 
     #[test]
@@ -161,16 +191,16 @@ mod tests {
         let company = batch_plan::company(&text()).unwrap();
         let batches = [names(&["r0", "r1"]), names(&["r2", "r3"])];
         let mut line = Line::new(&company, &batches, BTreeMap::new(), true);
-        line.next();
+        line.next(|_| true);
         line.keep(|n| n == "r0");
-        assert_eq!(line.next(), (1, names(&[])));
+        assert_eq!(line.next(|_| true), (1, names(&[])));
         line.keep(|_| false);
-        assert_eq!(line.next(), (1, names(&["r2", "r3"])));
+        assert_eq!(line.next(|_| true), (1, names(&["r2", "r3"])));
 
         let after = BTreeMap::from([("r2".to_owned(), BTreeSet::from(["r0".to_owned()]))]);
         let mut line = Line::new(&company, &batches, after, false);
-        line.next();
+        line.next(|_| true);
         line.keep(|n| n == "r0");
-        assert_eq!(line.next(), (1, names(&["r3"])), "r2 waits for r0");
+        assert_eq!(line.next(|_| true), (1, names(&["r3"])), "r2 waits for r0");
     }
 }
