@@ -10,13 +10,13 @@
 //! serves so many faults a second; beyond that all wait longer.
 //!
 //! # What it does not
-//! Slab, page cache, nested slices, and MGLRU's habit of taking from one
+//! Processors that are short: they are said to be busy, and nobody waits for one. Slab, page cache, nested slices, and MGLRU's habit of taking from one
 //! cgroup after the other. It shows whether a controller settles, not how fast a disk is.
 
 use crate::set::{FAULT_SECS, Set, take};
 use ctlmgr_model::{
-    Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Knob, Limit,
-    LruFlavour, MemorySample, Millis, Oomd, Outcome, Percent, Plan, Pressure, PressureLine,
+    Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Io, Knob,
+    Limit, LruFlavour, MemorySample, Millis, Oomd, Outcome, Percent, Plan, Pressure, PressureLine,
     Snapshot, Source, Step, Watched, Workload, WorkloadName,
 };
 
@@ -60,6 +60,10 @@ pub struct Kernel {
     pub now: Millis,
     /// Bytes that global reclaim took in all.
     pub global_reclaimed: Bytes,
+    /// Processors, where the kernel says how busy they are. Nobody is slower for that they are.
+    pub cpus: Option<u64>,
+    /// Part of the processors that was busy in the last second, 0–1.
+    pub busy: f64,
 }
 
 const SLICE: &str = "ctlmgr.slice";
@@ -80,6 +84,8 @@ impl Kernel {
             slice_low: Bytes::ZERO,
             now: Millis(1000),
             global_reclaimed: Bytes::ZERO,
+            cpus: None,
+            busy: 0.0,
         }
     }
 
@@ -91,6 +97,8 @@ impl Kernel {
     /// One second passes: sets touch what they want, global reclaim makes room.
     pub fn tick(&mut self) {
         self.now = Millis(self.now.0 + 1000);
+        let cpu_usec = |sets: &[Set]| sets.iter().map(Set::cpu_usec).sum::<u64>();
+        let before = cpu_usec(&self.sets);
         let low_watermark = self.watermark();
         let fault_secs = self.fault_secs();
         // Sets take turns, thousands of them in groups.
@@ -108,6 +116,8 @@ impl Kernel {
             }
         }
         self.sets.iter_mut().for_each(Set::feel);
+        let used = cpu_usec(&self.sets) - before;
+        self.busy = self.cpus.map_or(0.0, |n| (used as f64 / 1e6 / n as f64).min(1.0));
     }
 
     /// What a fault costs its thread while the disk serves as many as are asked of it.
@@ -238,8 +248,10 @@ impl Kernel {
                 Lru::Mglru => LruFlavour::Mglru,
             }),
             io_pressure: None,
-            cpu_pressure: None,
-            cpus: None,
+            cpu_pressure: self
+                .cpus
+                .map(|_| PressureLine { avg10_pct: (self.busy * 100.0) as f32, total_usec: 0 }),
+            cpus: self.cpus,
             lru_gen: Some(if self.lru == Lru::Mglru { 7 } else { 0 }),
             has_reclaim: true,
         }
@@ -297,8 +309,9 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
     };
     let (is_frozen, is_to_freeze) = (set.is_frozen, set.is_frozen);
     let user_usec = Some(set.user_usec);
-    let activity =
-        Activity { is_populated: true, is_frozen, is_to_freeze, user_usec, ..Activity::default() };
+    let io = Io { cpu_usec: set.cpu_usec(), ..Io::default() };
+    let (is_populated, rest) = (true, Activity::default());
+    let activity = Activity { io, is_populated, is_frozen, is_to_freeze, user_usec, ..rest };
     Group { path: CgroupPath::new(path), id, memory, activity }
 }
 

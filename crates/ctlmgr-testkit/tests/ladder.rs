@@ -104,6 +104,37 @@ fn two_alike_of_different_size_slow_down_alike_where_the_disk_is_at_its_limit() 
     }
 }
 
+/// Many threads that each wait little, with many faults, beside one that waits for few.
+fn many_and_one(cpus: Option<u64>) -> (World, Vec<Bytes>) {
+    let many = Set::managed("many", mib(800), Some(mib(800)), 100).hot(0.3).by_threads(32);
+    let one = Set::managed("one", mib(800), Some(mib(800)), 100).hot(0.02).by_threads(1);
+    let mut world =
+        World::new(Kernel::new(mib(2200), Lru::Mglru, vec![many, one]), Controller::Both);
+    world.kernel.cpus = cpus;
+    world.run(60);
+    world.kernel.total = mib(1400);
+    world.run(120);
+    let held = world.kernel.sets.iter().map(|s| s.resident).collect();
+    (world, held)
+}
+
+#[test]
+fn faults_that_keep_short_processors_busy_count_for_who_makes_them() {
+    let (_, idle) = many_and_one(None);
+    let (_, plenty) = many_and_one(Some(64));
+    let (mut world, short) = many_and_one(Some(2));
+    assert!(
+        short[0] > idle[0] + mib(40) && short[1] < idle[1],
+        "{short} {idle}",
+        short = short[0],
+        idle = idle[0]
+    );
+    assert!(plenty[0].0.abs_diff(idle[0].0) < mib(20).0, "{} {}", plenty[0], idle[0]);
+    // And that comes to rest.
+    world.run(60);
+    assert!(world.kernel.sets[0].resident.0.abs_diff(short[0].0) < mib(40).0);
+}
+
 #[test]
 fn a_heavier_one_slows_down_less_than_half_as_much() {
     let (hot, cold) = slowdowns(hot_and_cold(400), Controller::Both);
