@@ -274,4 +274,19 @@ mod tests {
         host.mem_available = Bytes::mib(1);
         assert!(!super::is_used_up(&account, &host, since));
     }
+
+    #[test]
+    fn a_limit_follows_no_unit_down_to_what_it_gives_because_it_rests() {
+        let workload = testing::container("w", 1, Bytes::mib(400), None);
+        let mut party = testing::party(&workload, None, 100);
+        let limit = |party: &Party<'_>, lift_pct| {
+            let share = Bytes::mib(100);
+            Keeping { party, share, lift_pct }.for_limits().share
+        };
+        assert_eq!(limit(&party, 25), Bytes::mib(100), "a workload's share is its share");
+        party.kind = VerdictKind::Bystander;
+        assert_eq!(limit(&party, 25), Bytes::mib(400));
+        assert_eq!(limit(&party, 100), Bytes::mib(100));
+        assert_eq!(limit(&party, 0), Bytes::mib(100), "nothing to go by");
+    }
 }

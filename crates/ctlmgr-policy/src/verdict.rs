@@ -241,3 +241,23 @@ fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn who_is_spared_keeps_half_of_what_it_used_and_other_units_the_floor_of_the_settings() {
+        let settings = Settings::default();
+        let floor = |name: &str, held| {
+            let group = testing::group(name, 7, Bytes::mib(held));
+            let workload = testing::container("w", 7, Bytes::mib(held), None);
+            let estimate = testing::party(&workload, None, 100).estimate;
+            of_bystander(&settings, &group, &estimate).floor
+        };
+        assert_eq!(floor("system.slice/docker.service", 400), Bytes::mib(200));
+        assert_eq!(floor("system.slice/backup.service", 400), settings.memory.bystanders.floor);
+        assert!(settings.memory.bystanders.floor < Bytes::mib(200));
+    }
+}
