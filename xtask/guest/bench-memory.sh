@@ -7,6 +7,7 @@
 #                               disk, zram, zswap or none
 #   setting              a line of [memory], or empty
 #   cpu_first            true: redis have the processor before anybody else but the kernel
+#   parts                policy parts: per cent of its set that each member may hold, at each step
 . /run/in/lib.sh
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
 
@@ -42,8 +43,8 @@ each() {
 start_redis() {
 	shares=
 	if [ "$cpu_first" = true ]; then
-		systemctl set-property --runtime ctlmgr.slice CPUWeight=10000
-		shares="--cpu-shares 262144"
+		slice_first
+		shares=$first_shares
 	fi
 	# shellcheck disable=SC2086
 	docker run -d --name "$name" --network none --memory-reservation "${promise}m" $shares \
@@ -83,7 +84,8 @@ start() {
 }
 each start
 
-stat_mib() { awk -v key="$2" '$1 == key { print int($2 / 1048576) }' "$1/memory.stat"; }
+stat_bytes() { awk -v key="$2" '$1 == key { print $2 }' "$1/memory.stat"; }
+stat_mib() { echo $(($(stat_bytes "$1" "$2") / 1048576)); }
 wait_filled() {
 	if [ "$kind" = redis ]; then return; fi
 	until [ -s "$log/$name.json" ]; do sleep 0.5; done
@@ -112,7 +114,7 @@ promised=0
 add_promise() { promised=$((promised + promise)); }
 each add_promise
 case $policy in
-plain) ;;
+plain | parts) ;;
 static) systemctl set-property --runtime ctlmgr.slice MemoryLow="${promised}M" ;;
 exceed)
 	exceed &
@@ -183,6 +185,16 @@ emit_host() {
 		END { printf "@{\"step\":%d,\"name\":\"host\",\"some_pct\":%s,\"full_pct\":%s,\"swapped_in\":%d,\"swapped_out\":%d}\n",
 			step, pct["some"], pct["full"], pages["pswpin"], pages["pswpout"] }' /proc/pressure/memory /proc/vmstat
 }
+# Limits by hand: as large a part of its set for each. What is no part of the set comes on top.
+beside_set() { echo $(($(cat "$path/memory.current") - $(stat_bytes "$path" anon) - $(stat_bytes "$path" file))) >"$log/$name.beside"; }
+limit_part() {
+	most=$((mib * 10486 * part + $(cat "$log/$name.beside")))
+	over=$(($(cat "$path/memory.current") - most))
+	# Reclaim first: a limit below what is held would kill who cannot be reclaimed from in time.
+	if [ "$over" -gt 0 ]; then echo "$over" >"$path/memory.reclaim" || true; fi
+	echo "$most" >"$path/memory.max"
+}
+each beside_set
 seconds=12
 step=0
 each emit
@@ -200,6 +212,10 @@ if [ "$pressure" = unit ]; then
 fi
 for size in $(echo "$steps" | tr , ' '); do
 	step=$((step + 1))
+	if [ "$policy" = parts ]; then
+		part=$(echo "$parts" | cut -d, -f$step)
+		each limit_part
+	fi
 	if [ "$pressure" = balloon ]; then echo "@{\"balloon\":$size}"; fi
 	sleep "$step_secs"
 	emit_host

@@ -17,6 +17,7 @@ tidy_up() {
 	systemctl stop lab-pressure.service 2>/dev/null || true
 	for name in lab-redis lab-normal lab-low lab-idle; do docker rm -f "$name" >/dev/null 2>&1 || true; done
 	docker rmi -f lab-hog >/dev/null 2>&1 || true
+	slice_as_before
 	rm -f /etc/ctlmgr/config.d/50-lab.toml /usr/local/bin/lab-hog
 	dpkg --purge ctlmgr >/dev/null 2>&1 || true
 	rm -rf "$log" "${hog_tree:-}"
@@ -35,7 +36,10 @@ fi
 install_ctlmgr "$in/ctlmgr.deb"
 echo "--- ctlmgr is installed and $(ctlmgr mode | tr -d '\n'): nothing was touched"
 
-docker run -d --name lab-redis --network none --label ctlmgr.class=critical \
+# Redis has the processor first, with ctlmgr and without: what is left to slow it down is memory.
+slice_first
+# shellcheck disable=SC2086
+docker run -d --name lab-redis --network none --label ctlmgr.class=critical $first_shares \
 	--memory-reservation "${redis}m" -v "$log:/log" redis redis-server --save '' --appendonly no \
 	--unixsocket /tmp/redis.sock --port 0 >/dev/null
 # Besides its weight, redis gets a floor: memory that it keeps in any case.

@@ -34,5 +34,14 @@ start_pressure() {
 		--size "$1" --rate "${RATE:-10}" --threads 4 --steps "$2" --step-secs "$3" --out "$log/pressure.json"
 }
 
+# Who thrashes keeps the processors busy, emulated ones above all, and that would hide what memory does.
+# slice_first: containers before units; $first_shares: whoever is started with it before other containers.
+slice_first() { systemctl set-property --runtime ctlmgr.slice CPUWeight=10000; }
+slice_as_before() {
+	rm -f /run/systemd/system.control/ctlmgr.slice.d/50-CPUWeight.conf
+	systemctl daemon-reload
+}
+first_shares="--cpu-shares 262144"
+
 now() { cut -d' ' -f1 /proc/uptime; }
 mark() { echo "@{\"mark\":\"$1\",\"uptime\":$(now)}"; }

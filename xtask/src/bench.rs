@@ -71,12 +71,24 @@ struct Memory {
     /// Redis have the processor before anybody else: what slows them down then is memory and disk.
     #[arg(long)]
     cpu_first: bool,
+    /// For the peer "equal parts by hand": per cent of its set that each may hold, at each step.
+    #[arg(long, value_parser = parse_parts)]
+    parts: Option<Parts>,
     /// Where pages go.
     #[arg(long, default_value = "disk", value_parser = ["disk", "zram", "zswap", "none"])]
     swap: String,
     /// Only policies whose name contains this, or one of these with | between them.
     #[arg(long, default_value = "")]
     only: String,
+}
+
+/// Per cent of its set that each member may hold, at each step.
+type Parts = [u32; STEPS];
+
+fn parse_parts(text: &str) -> Result<Parts, String> {
+    let parts: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
+    let parts = parts.map_err(|e| format!("not whole per cents with commas between them: {e}"))?;
+    parts.try_into().map_err(|p: Vec<u32>| format!("{} parts for {STEPS} steps", p.len()))
 }
 
 /// Runs `cargo xtask bench`.
@@ -110,7 +122,10 @@ fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     let scene = SCENES.iter().find(|s| s.name == memory.scene).context("no such scene")?;
     let mut results =
         Results { scene, step_secs: memory.step_secs, swap: &memory.swap, runs: Vec::new() };
-    let is_wanted = |p: &Policy| is_named(p.name, &memory.only) && (memory.peers || !p.is_peer);
+    let is_possible = |p: &Policy| p.script != "parts" || memory.parts.is_some();
+    let is_wanted = |p: &Policy| {
+        is_named(p.name, &memory.only) && (memory.peers || !p.is_peer) && is_possible(p)
+    };
     ensure!(POLICIES.iter().any(is_wanted), "no policy is called `{}`", memory.only);
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=memory.runs {
@@ -134,13 +149,14 @@ fn measure(kit: &Kit, memory: &Memory, scene: &Scene, policy: &Policy) -> Result
         Pressure::Unit(_) => "unit",
         Pressure::Balloon(_) => "balloon",
     };
-    let steps: Vec<String> = scene.pressure.steps().iter().map(u32::to_string).collect();
+    let with_commas = |numbers: [u32; STEPS]| numbers.map(|n| n.to_string()).join(",");
     let script = [
         "bench-memory.sh".to_owned(),
         format!("members={}", members.join(",")),
         format!("swap={}", memory.swap),
         format!("pressure={pressure}"),
-        format!("steps={}", steps.join(",")),
+        format!("steps={}", with_commas(scene.pressure.steps())),
+        format!("parts={}", memory.parts.map(with_commas).unwrap_or_default()),
         format!("step_secs={}", memory.step_secs),
         format!("policy={}", policy.script),
         format!("weight={}", policy.weight_of_second),

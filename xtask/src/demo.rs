@@ -119,7 +119,8 @@ fn kept(record: &Record, name: &str) -> (f64, f64) {
 
 fn print_table(records: &[Record]) {
     println!(
-        "\nUnder full pressure, in per cent of what it was without (lab-redis also has a floor):\n"
+        "\nUnder full pressure, in per cent of what it was without (lab-redis also has a floor, and in \
+         both modes the processor first):\n"
     );
     println!("{:<12} {:<9} {:>21} {:>21}", "", "", "memory kept", "throughput");
     println!(

@@ -19,11 +19,14 @@
 //! its time still loses it, in twice the time.
 //!
 //! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
-//! does not earn entitlement (design §5).
+//! does not earn entitlement (design §5): who appears while one looks begins with what it needs to live, however large it
+//! is when it is seen first, and earns by time, whether it waits or not. Otherwise what it keeps would hang on
+//! when within its first seconds it was looked at. Who was there before keeps what it uses.
 //!
 //! # Properties
 //! demand ≤ max; demand never below the present working set; without new samples nothing changes;
-//! basis lies between its old value and demand; at first sight everything in swap counts, because
+//! basis lies between its old value and demand; whoever comes begins with the same basis, and earns as much in the same
+//! time; at first sight everything in swap counts, because
 //! what is not known must not tighten anything. A scan that fills page cache asks for nothing, nor
 //! does it make cold swap look warm; cache that is missed asks for what there is of it and more; a fork server counts what it shares once; a burst counts at
 //! once and fades; a leak does not earn basis; the more of its time one
@@ -38,6 +41,7 @@ use serde::{Deserialize, Serialize};
 use crate::heat::{Heat, LEAST_MISSING};
 use crate::probe::Probe;
 use crate::progress::{CpuTime, Progress};
+use crate::state::State;
 use crate::waiting;
 
 /// How far ahead refaults are believed, in seconds.
@@ -52,6 +56,9 @@ const MOST_WAITED: f64 = 0.9;
 const MOST_FAULT_SECS: f64 = 0.001;
 /// A basis is never below this much of demand: what a small newcomer needs to live.
 pub(crate) const LIVING: Bytes = Bytes::mib(64);
+
+/// What is remembered of each cgroup.
+pub(crate) type Estimates = std::collections::BTreeMap<CgroupId, Estimate>;
 
 /// What is remembered of one cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -155,6 +162,8 @@ pub(crate) struct Look<'a> {
     pub seen: Activity,
     /// What a second of processor time costs all together, in seconds of everybody's time ([`price_of_cpu`]).
     pub cpu_price: f64,
+    /// Whether, if it is not known, it has appeared since the last look.
+    pub is_new: bool,
 }
 
 /// What a second of processor time that goes into faults costs all together, 0–1: nothing where nobody waits for a
@@ -172,8 +181,8 @@ pub(crate) fn estimate(
     last: Option<Estimate>,
     look: &Look<'_>,
 ) -> Estimate {
-    let Look { at, memory, seen, cpu_price } = *look;
-    let Some(last) = last else { return first(at, memory, seen) };
+    let Look { at, memory, seen, cpu_price, is_new: _ } = *look;
+    let Some(last) = last else { return first(look) };
     let refaults = memory.refault_anon + memory.refault_file;
     let passed = at.since(last.at);
     let (rate, doing) = match passed.0 {
@@ -188,6 +197,7 @@ pub(crate) fn estimate(
     let awake = not_waited(passed, waited);
     let faded = toward(last.demand, now, awake, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
+    let earned_in = if demand > last.basis { passed } else { awake };
     let missing = missing(memory, last.demand, cache);
     let cpu = cpu_time(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, cpu, waited, missing >= LEAST_MISSING);
@@ -196,7 +206,7 @@ pub(crate) fn estimate(
     Estimate {
         at,
         demand,
-        basis: toward(last.basis, demand, awake, settings.basis_half_life),
+        basis: toward(last.basis, demand, earned_in, settings.basis_half_life),
         refaults,
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
@@ -229,12 +239,13 @@ fn not_waited(passed: Millis, waited: Option<f64>) -> Millis {
 
 /// What is made of the first sample. No rate is known yet, and unknown must not tighten: all of its swap may
 /// be wanted.
-fn first(at: Millis, memory: &MemorySample, seen: Activity) -> Estimate {
+fn first(look: &Look<'_>) -> Estimate {
+    let Look { at, memory, seen, .. } = *look;
     let demand = capped(memory.working_set() + (memory.swap - memory.swapcached), memory.max);
     Estimate {
         at,
         demand,
-        basis: demand,
+        basis: if look.is_new { demand.min(LIVING) } else { demand },
         refaults: memory.refault_anon + memory.refault_file,
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
@@ -272,16 +283,28 @@ fn missing(memory: &MemorySample, demand: Bytes, cache: Bytes) -> f64 {
     part_of((demand - held).min(taken).0, demand.0)
 }
 
-/// Estimates for all groups of a snapshot; what vanished is forgotten.
-pub(crate) fn estimate_all<'a>(
+/// For so long one that is not seen is no newcomer when it is again: it could not be read, or was too small.
+const REMEMBERED: Millis = Millis(600_000);
+
+/// Estimates for all groups of a snapshot, and for those that are not in it for a while.
+pub(crate) fn estimate_all(
     settings: &MemorySettings,
-    last: &std::collections::BTreeMap<CgroupId, Estimate>,
-    snapshot: &'a Snapshot,
-) -> std::collections::BTreeMap<CgroupId, Estimate> {
+    state: &State,
+    snapshot: &Snapshot,
+) -> Estimates {
     let (at, cpu_price) = (snapshot.at, price_of_cpu(&snapshot.host));
+    let last = &state.estimates;
+    // Before the first look anybody may have been there, and after a long time without one.
+    let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
+    let look = |g: &Group| {
+        let look = Look { at, memory: &g.memory, seen: g.activity, cpu_price, is_new };
+        estimate(settings, last.get(&g.id).copied(), &look)
+    };
     let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let look = |g: &'a Group| Look { at, memory: &g.memory, seen: g.activity, cpu_price };
-    groups.map(|g| (g.id, estimate(settings, last.get(&g.id).copied(), &look(g)))).collect()
+    let recent = last.iter().filter(|(_, e)| at.since(e.at) < REMEMBERED).map(|(id, e)| (*id, *e));
+    let mut estimates: Estimates = recent.collect();
+    estimates.extend(groups.map(|g| (g.id, look(g))));
+    estimates
 }
 
 fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
@@ -380,7 +403,7 @@ mod tests {
         memory: &MemorySample,
         seen: Activity,
     ) -> Estimate {
-        super::estimate(settings, last, &Look { at, memory, seen, cpu_price: 0.0 })
+        super::estimate(settings, last, &Look { at, memory, seen, cpu_price: 0.0, is_new: false })
     }
 
     #[test]
@@ -416,6 +439,38 @@ mod tests {
         let later =
             estimate(&settings(), Some(first), Millis(600_000), &memory, Activity::default());
         assert!(later.demand < Bytes::mib(501), "cold after all: {}", later.demand);
+    }
+
+    #[test]
+    fn who_comes_begins_with_the_same_basis_and_earns_by_time() {
+        let begin = |held: Bytes, is_new| {
+            let (at, memory, seen) = (Millis(0), sample(held), Activity::default());
+            super::estimate(
+                &settings(),
+                None,
+                &Look { at, memory: &memory, seen, cpu_price: 0.0, is_new },
+            )
+        };
+        assert_eq!(begin(Bytes::mib(900), true).basis, begin(Bytes::mib(70), true).basis);
+        assert_eq!(
+            begin(Bytes::mib(900), false).basis,
+            Bytes::mib(900),
+            "it may have been there for long"
+        );
+        let later = |stalled_usec| {
+            let mut memory = sample(Bytes::mib(900));
+            let line = |total_usec| ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec };
+            let pressure = |usec| Some(Pressure { some: line(usec), full: line(usec) });
+            memory.pressure = pressure(0);
+            let first = Estimate {
+                basis: Bytes::mib(64),
+                ..estimate(&settings(), None, Millis(0), &memory, Activity::default())
+            };
+            memory.pressure = pressure(stalled_usec);
+            estimate(&settings(), Some(first), Millis(60_000), &memory, Activity::default()).basis
+        };
+        assert_eq!(later(0), later(50_000_000), "waiting neither helps nor harms");
+        assert!(later(0) > Bytes::mib(100) && later(0) < Bytes::mib(200), "{}", later(0));
     }
 
     #[test]
@@ -538,7 +593,7 @@ mod tests {
                 let user_usec = Some(second * 100_000);
                 let seen = Activity { io, user_usec, ..Activity::default() };
                 let (at, cpu_price) = (Millis(second * 1000), price_of_cpu(&host));
-                let look = Look { at, memory: &memory, seen, cpu_price };
+                let look = Look { at, memory: &memory, seen, cpu_price, is_new: false };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             Heat::of_all([last.unwrap().heat].into_iter()).is_some()

@@ -31,7 +31,7 @@ use ctlmgr_model::{
 use crate::aging::age;
 use crate::complaint::{complaints, hard_at_most, overridden, troubles};
 use crate::cover;
-use crate::demand::{Estimate, estimate_all};
+use crate::demand::estimate_all;
 use crate::freeze::{AWAKE, Frozen};
 use crate::ladder::Ladder;
 use crate::order::order;
@@ -45,16 +45,9 @@ use crate::verdict::{Party, parties, verdicts};
 ///
 /// `state` is what the last call returned, plus what [`State::learn`] was told since.
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
-    let mut estimates = estimate_all(&settings.memory, &state.estimates, snapshot);
-    if !snapshot.gaps.is_empty() {
-        // Who could not be read is no newcomer when it can again.
-        let is_recent = |e: &Estimate| snapshot.at.since(e.at) < REMEMBERED;
-        let missing = |id: &CgroupId| !estimates.contains_key(id);
-        let unread = state.estimates.iter().filter(|(id, e)| missing(id) && is_recent(e));
-        let unread: Vec<_> = unread.map(|(id, e)| (*id, *e)).collect();
-        estimates.extend(unread);
-    }
-    let mut state = State { estimates, ..state };
+    let estimates = estimate_all(&settings.memory, &state, snapshot);
+    let looked_at = if snapshot.gaps.is_empty() { Some(snapshot.at) } else { state.looked_at };
+    let mut state = State { estimates, looked_at, ..state };
     if !snapshot.is_mixed {
         state.note_overridden(overridden(&state, snapshot));
     }
@@ -88,9 +81,6 @@ struct Chosen {
     /// What to remember of probes.
     probes: Vec<(CgroupId, Probe)>,
 }
-
-/// For so long one that cannot be read is no newcomer when it can again.
-const REMEMBERED: Millis = Millis(600_000);
 
 /// What one cycle reads from.
 struct Context<'a> {
@@ -779,6 +769,33 @@ mod tests {
         snapshot.at = Millis(21_000);
         state = decide(&Settings::default(), state, &snapshot).1;
         assert!(basis(&state) < before + M(20), "{} after {before}", basis(&state));
+    }
+
+    /// A unit is looked at once it is large enough to matter, or a moment after it grew.
+    #[test]
+    fn what_a_newcomer_keeps_does_not_hang_on_when_it_is_seen_first() {
+        let unit = |held| group("system.slice/hog.service", 31, held);
+        let keeps = |seen: &[Option<Bytes>]| {
+            let mut snapshot = pair(M(400), M(500));
+            let mut state = State::default();
+            let mut share = Bytes::ZERO;
+            for (second, held) in (1..).zip(seen) {
+                snapshot.at = Millis(second * 1000);
+                snapshot.bystanders = held.iter().map(|held| unit(*held)).collect();
+                let (plan, next) = decide(&Settings::default(), state, &snapshot);
+                state = next;
+                let of_unit = plan.verdicts.iter().find(|v| v.kind == VerdictKind::Bystander);
+                share = of_unit.map_or(Bytes::ZERO, |v| v.share);
+            }
+            share
+        };
+        let early = keeps(&[None, Some(M(35)), Some(M(300)), Some(M(600))]);
+        let late = keeps(&[None, None, None, Some(M(600))]);
+        let lost_sight_of = keeps(&[None, Some(M(35)), None, Some(M(600))]);
+        assert!(early.0.abs_diff(late.0) < M(8).0, "{early} {late}");
+        assert!(early.0.abs_diff(lost_sight_of.0) < M(8).0, "{early} {lost_sight_of}");
+        let before = keeps(&[Some(M(600)), Some(M(600)), Some(M(600)), Some(M(600))]);
+        assert!(before > late + M(50), "who was there before has a claim: {before} {late}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ctlmgr_model::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::demand::Estimate;
+use crate::demand::Estimates;
 use crate::scene::Tension;
 use crate::turns::Turns;
 
@@ -17,7 +17,9 @@ use crate::turns::Turns;
 #[serde(default)]
 pub struct State {
     /// Demand and basis of each cgroup.
-    pub(crate) estimates: BTreeMap<CgroupId, Estimate>,
+    pub(crate) estimates: Estimates,
+    /// When all there was could last be read.
+    pub(crate) looked_at: Option<Millis>,
     /// What is known of each knob that was written.
     ///
     /// By path, not by id: the unit of a slice keeps our value while its cgroup goes and comes.

@@ -216,7 +216,7 @@ const fn peer(name: &'static str, script: &'static str) -> Policy {
 }
 
 /// All of them.
-pub const POLICIES: [Policy; 13] = [
+pub const POLICIES: [Policy; 14] = [
     policy("plain kernel, MGLRU", "plain", 100, "mglru"),
     policy("plain kernel, classic LRU", "plain", 100, "classic"),
     peer("covered memory.low, MGLRU", "static"),
@@ -224,6 +224,7 @@ pub const POLICIES: [Policy; 13] = [
     peer("oomd's senpai with immediate backoff, MGLRU", "senpai-backoff"),
     peer("oomd's senpai by limit, MGLRU", "senpai-limit"),
     peer("systemd-oomd, MGLRU", "systemd-oomd"),
+    peer("equal parts by hand, MGLRU", "parts"),
     peer("ctlmgr 1:1 by shares only, MGLRU", "act-shares"),
     peer("ctlmgr 1:1 by stall only, MGLRU", "act-stall"),
     policy("ctlmgr 1:1, MGLRU", "act", 100, "mglru"),
