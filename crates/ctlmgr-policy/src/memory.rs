@@ -378,6 +378,7 @@ pub(crate) fn read(group: &Group, knob: Knob) -> Bytes {
 mod tests {
     use super::*;
     use crate::entitlement::entitlement;
+    use crate::heat::Heat;
     use crate::testing::*;
     use ctlmgr_model::{Outcome, Weight};
 
@@ -489,6 +490,31 @@ mod tests {
         assert_eq!(reclaims.len(), 1, "{plan:#?}");
         assert_eq!(reclaims[0].path.as_str(), "system.slice/job.service");
         assert_eq!(share(&plan, "web"), M(500));
+    }
+
+    /// What a cold unit gives is reclaimed; a limit there would slow down who is healthy.
+    #[test]
+    fn no_limit_follows_what_a_unit_gave_by_heat() {
+        let mut unit = group("system.slice/job.service", 30, M(200));
+        unit.memory.swap = M(400);
+        let workloads = [11, 12].map(|id| container(&id.to_string(), id, M(500), Some(M(500))));
+        let mut snapshot = host(M(1600), workloads.into(), vec![unit]);
+        let (_, mut state) = decide(&Settings::default(), State::default(), &snapshot);
+        for (id, waited) in [(11, 0.6), (12, 0.6), (30, 0.01)] {
+            let feel = |h: Heat, _| h.next(Millis(1000), 0.5, Some(waited), 0.0);
+            let heat = (0..600).fold(Heat::default(), feel);
+            state.estimates.entry(CgroupId(id)).and_modify(|e| e.heat = heat);
+        }
+        snapshot.at = Millis(11_000);
+        let (plan, _) = decide(&Settings::default(), state, &snapshot);
+        let verdict = plan.verdicts.iter().find(|v| v.kind == VerdictKind::Bystander).unwrap();
+        let by_weight = Bytes(verdict.share.0 * 100 / u64::from(verdict.lift_pct));
+        assert!(verdict.share + M(30) < by_weight, "{verdict:#?}");
+        let high = plan.steps.iter().find_map(|s| match s.action {
+            Action::Set { knob: Knob::MemoryHigh, to, .. } if s.id == CgroupId(30) => Some(to),
+            _ => None,
+        });
+        assert!(high.is_some_and(|high| high >= by_weight), "{high:?} {verdict:#?}");
     }
 
     #[test]
