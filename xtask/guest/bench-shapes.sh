@@ -1,6 +1,6 @@
-# bench-shapes.sh [only=PREFIX] [by=ebpf|events]: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
+# bench-shapes.sh [only=PREFIX] [by=ebpf|events] [at_once=1,8]: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
 . /run/in/lib.sh
-only= by=ebpf
+only= by=ebpf at_once=1,8
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
 install_ctlmgr /run/in/ctlmgr.deb
 printf '[starts]\ntrace = "%s"\n' "$by" >/etc/ctlmgr/config.d/97-trace.toml
@@ -36,7 +36,7 @@ shape() {
 
 for pattern in read write randread randwrite; do
 	for size in 4 128 1024; do
-		for jobs in 1 8; do
+		for jobs in $(echo "$at_once" | tr , ' '); do
 			for path in direct buffered; do
 				# As fast as the emulated processor can with small requests, and not so fast with large
 				# ones that a small part of the file is all of it.

@@ -17,6 +17,9 @@ pub struct Shapes {
     /// Only jobs whose name begins so, such as write-4k.
     #[arg(long, default_value = "")]
     only: String,
+    /// How many jobs of a kind work at once, numbers with commas between them.
+    #[arg(long, default_value = "1,8", value_delimiter = ',')]
+    jobs: Vec<u32>,
     /// How requests are traced: ebpf or events.
     #[arg(long, default_value = "ebpf")]
     by: String,
@@ -39,7 +42,9 @@ pub fn run(kit: &Kit, shapes: &Shapes) -> Result<()> {
         switch: Duration::ZERO,
         bytes_per_sec: 512 << 20,
     };
-    let script = format!("bench-shapes.sh only={} by={}", shapes.only, shapes.by);
+    let at_once: Vec<String> = shapes.jobs.iter().map(u32::to_string).collect();
+    let at_once = at_once.join(",");
+    let script = format!("bench-shapes.sh only={} by={} at_once={at_once}", shapes.only, shapes.by);
     let record = lab::run_on(kit, &script, Duration::from_secs(2400), costs)?;
     record.expect_undone()?;
     let profiles = record.data.iter().find_map(|v| v["profiles"].as_array());

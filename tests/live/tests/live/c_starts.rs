@@ -386,3 +386,50 @@ fn one_that_nobody_asked_about_is_frozen_until_its_turn_and_never_left_so() -> R
     sh("rm /etc/ctlmgr/config.d/90-freeze.toml")?;
     result
 }
+
+/// Two that fight for a disk, twice, which dockerd starts again by itself.
+fn storm() -> Result<Vec<Container>> {
+    let classes = ["random-read", "sequential-read", "random-read", "sequential-read"];
+    let run = |(i, class): (usize, &&str)| {
+        let label = format!("--label ctlmgr.batch.class={class}");
+        Container::run(&format!("s{i}"), &format!("--restart always {label} busybox sleep 100000"))
+    };
+    classes.iter().enumerate().map(run).collect()
+}
+
+fn all_run(storm: &[Container]) -> Result<bool> {
+    storm.iter().map(|c| is_running(&c.name)).try_fold(true, |all, one| Ok(all & one?))
+}
+
+#[test]
+fn after_a_restart_of_dockerd_the_wrapper_lets_them_start_by_turns_and_all_come_up() -> Result<()> {
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    let gated = Gated::enable("--runtime")?;
+    let storm = storm()?;
+    sh("ctlmgr mode --job starts act")?;
+    sh("systemctl restart --no-block docker.service")?;
+    // dockerd answers nobody yet, and is not needed for this.
+    let held = || Ok(queue()?["waiting"].as_array().is_some_and(|all| all.len() == 2));
+    eventually("those of one kind wait for those of the other", held)?;
+    eventually("all of them run again", || Ok(status("docker ps")?.0 == 0 && all_run(&storm)?))?;
+    drop((storm, gated));
+    Ok(())
+}
+
+#[test]
+fn after_a_restart_of_dockerd_they_run_by_turns_where_freezing_is_wanted() -> Result<()> {
+    let ctlmgr = Ctlmgr::start("observe")?;
+    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", "[starts]\nfreeze = true\n")?;
+    sh("systemctl reload ctlmgr.service")?;
+    let storm = storm()?;
+    sh("ctlmgr mode --job starts act && systemctl restart docker.service")?;
+    // Between two starts of a container it has no cgroup.
+    let frozen = || storm.iter().filter(|c| c.knob("cgroup.freeze").ok() == Some(1)).count();
+    eventually("those of one kind wait for those of the other", || Ok(frozen() == 2))?;
+    ensure!(all_run(&storm)?, "to dockerd all of them run");
+    sh("ctlmgr queue release")?;
+    eventually("nobody waits any more", || Ok(frozen() == 0))?;
+    sh("rm /etc/ctlmgr/config.d/90-freeze.toml")?;
+    drop(storm);
+    ctlmgr.stop_and_expect_pristine()
+}
