@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use ctlmgr_model::{Bytes, Plan, Rung};
+use ctlmgr_model::{Bytes, Plan, Rung, Settings, Verdict};
 use ctlmgr_policy::replay::{Event, replay};
 use ctlmgr_policy::{State, check, decide};
 use flate2::Compression;
@@ -18,8 +18,13 @@ use flate2::write::GzEncoder;
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// A third container bursts into a host that is full (guest, 6.12 with MGLRU, weights 400:100:100).
-fn burst() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/burst.jsonl.gz")
+const BURST: &str = "burst";
+/// The first minute of the demo: a unit without promise grows beside a redis with a floor and containers of the
+/// classes normal and low, on two processors that are short.
+const SQUEEZE: &str = "squeeze";
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.jsonl.gz"))
 }
 
 fn read(path: &Path) -> Result<Vec<Event>> {
@@ -55,9 +60,8 @@ fn summary(plan: &Plan) -> Vec<String> {
     shares.chain(plan.steps.iter().map(ToString::to_string)).collect()
 }
 
-#[test]
-fn a_burst_is_decided_as_recorded() -> Result<()> {
-    let events = read(&burst())?;
+fn expect_as_recorded(name: &str) -> Result<()> {
+    let events = read(&file(name))?;
     let result = replay(&events);
     assert!(result.decisions > 20, "{} decisions", result.decisions);
     let is_accepted = std::env::var_os("ACCEPT").is_some();
@@ -68,20 +72,65 @@ fn a_burst_is_decided_as_recorded() -> Result<()> {
             false => assert_eq!(was, is, "{:?}", deviation.at),
         }
     }
-    if is_accepted { accept(&burst(), &events) } else { Ok(()) }
+    if is_accepted { accept(&file(name), &events) } else { Ok(()) }
 }
 
-/// Whatever is decided there: it is sound, and the heavy one keeps what it needs.
+#[test]
+fn a_burst_is_decided_as_recorded() -> Result<()> {
+    expect_as_recorded(BURST)
+}
+
+#[test]
+fn a_squeeze_is_decided_as_recorded() -> Result<()> {
+    expect_as_recorded(SQUEEZE)
+}
+
+/// The sound plans of a recording, and how often anything was reclaimed.
+fn plans(name: &str) -> Result<(Vec<Plan>, usize)> {
+    let (mut settings, mut plans) = (Settings::default(), Vec::new());
+    for event in read(&file(name))? {
+        match event {
+            Event::Start { settings: own, .. } => settings = *own,
+            Event::Decided { snapshot, plan } => {
+                assert_eq!(check(&settings, &plan, &snapshot), []);
+                plans.push(*plan);
+            }
+            Event::Learned { .. } => {}
+        }
+    }
+    let steps = plans.iter().flat_map(|p| &p.steps);
+    let reclaims = steps.filter(|s| s.rung == Rung::Reclaim).count();
+    Ok((plans, reclaims))
+}
+
+fn verdict<'a>(plan: &'a Plan, name: &str) -> Result<&'a Verdict> {
+    Ok(plan.verdicts.iter().find(|v| v.name.0 == name).ok_or_else(|| format!("no {name}"))?)
+}
+
 #[test]
 fn a_burst_costs_the_heavy_one_nothing() -> Result<()> {
-    let mut reclaims = 0;
-    for event in read(&burst())? {
-        let Event::Decided { snapshot, plan } = event else { continue };
-        assert_eq!(check(&ctlmgr_model::Settings::default(), &plan, &snapshot), []);
-        let heavy = plan.verdicts.iter().find(|v| v.name.0 == "heavy").ok_or("no heavy")?;
+    let (plans, reclaims) = plans(BURST)?;
+    for plan in &plans {
+        let heavy = verdict(plan, "heavy")?;
         assert!(heavy.share >= Bytes::mib(590), "{}", heavy.share);
-        reclaims += plan.steps.iter().filter(|s| s.rung == Rung::Reclaim).count();
     }
     assert!(reclaims > 3, "the recording is of a host under pressure");
+    Ok(())
+}
+
+/// Who was promised something keeps nearly all of it beside one that grows without a promise; and who matters
+/// most misses nothing.
+#[test]
+fn a_squeeze_costs_the_one_that_grows() -> Result<()> {
+    let (plans, reclaims) = plans(SQUEEZE)?;
+    for plan in &plans {
+        for (name, least_pct) in [("lab-redis", 100), ("lab-normal", 97), ("lab-low", 97)] {
+            let v = verdict(plan, name)?;
+            assert!(v.share.0 * 100 >= v.demand.0 * least_pct, "{name}: {v:#?}");
+        }
+    }
+    let grown = verdict(plans.last().ok_or("no plan")?, "lab-pressure.service")?;
+    assert!(grown.share.0 < grown.demand.0 / 5 * 3, "{grown:#?}");
+    assert!(reclaims > 10, "the recording is of a host under pressure");
     Ok(())
 }
