@@ -84,7 +84,7 @@ start() {
 }
 each start
 
-stat_bytes() { awk -v key="$2" '$1 == key { print $2 }' "$1/memory.stat"; }
+stat_bytes() { awk -v key="$2" '$1 == key { n = $2 } END { printf "%.0f", n }' "$1/memory.stat"; }
 stat_mib() { echo $(($(stat_bytes "$1" "$2") / 1048576)); }
 wait_filled() {
 	if [ "$kind" = redis ]; then return; fi

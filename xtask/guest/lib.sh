@@ -38,6 +38,7 @@ start_pressure() {
 # slice_first: containers before units; $first_shares: whoever is started with it before other containers.
 slice_first() { systemctl set-property --runtime ctlmgr.slice CPUWeight=10000; }
 slice_as_before() {
+	systemctl set-property --runtime ctlmgr.slice CPUWeight=
 	rm -f /run/systemd/system.control/ctlmgr.slice.d/50-CPUWeight.conf
 	systemctl daemon-reload
 }

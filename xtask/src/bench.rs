@@ -86,8 +86,9 @@ struct Memory {
 type Parts = [u32; STEPS];
 
 fn parse_parts(text: &str) -> Result<Parts, String> {
-    let parts: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
-    let parts = parts.map_err(|e| format!("not whole per cents with commas between them: {e}"))?;
+    let part = |text: &str| text.parse().ok().filter(|part| (1..=100).contains(part));
+    let parts: Option<Vec<u32>> = text.split(',').map(part).collect();
+    let parts = parts.ok_or("not numbers from 1 to 100 with commas between them")?;
     parts.try_into().map_err(|p: Vec<u32>| format!("{} parts for {STEPS} steps", p.len()))
 }
 
@@ -126,7 +127,11 @@ fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     let is_wanted = |p: &Policy| {
         is_named(p.name, &memory.only) && (memory.peers || !p.is_peer) && is_possible(p)
     };
-    ensure!(POLICIES.iter().any(is_wanted), "no policy is called `{}`", memory.only);
+    ensure!(
+        POLICIES.iter().any(is_wanted),
+        "no policy is called `{}` (peers are measured with --peers only, equal parts with --parts too)",
+        memory.only
+    );
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=memory.runs {
         for (i, policy) in POLICIES.iter().enumerate().filter(|(_, p)| is_wanted(p)) {
