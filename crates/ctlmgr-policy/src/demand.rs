@@ -181,7 +181,7 @@ pub(crate) fn estimate(
     last: Option<Estimate>,
     look: &Look<'_>,
 ) -> Estimate {
-    let Look { at, memory, seen, cpu_price, is_new: _ } = *look;
+    let Look { at, memory, seen, cpu_price, .. } = *look;
     let Some(last) = last else { return first(look) };
     let refaults = memory.refault_anon + memory.refault_file;
     let passed = at.since(last.at);
@@ -684,6 +684,30 @@ mod tests {
         );
         assert_eq!(big.demand, Bytes::mib(1000));
         assert!(big.basis < Bytes::mib(50), "{}", big.basis);
+    }
+
+    proptest! {
+        #[test]
+        fn newcomers_of_any_size_begin_alike_and_waiting_earns_nothing(
+            held in 64u64..4000, swapped in 0u64..4000, stalled_usec in 0u64..60_000_000
+        ) {
+            let mut memory = sample(Bytes::mib(held));
+            memory.swap = Bytes::mib(swapped);
+            let line = |total_usec| ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec };
+            let pressure = |usec| Some(Pressure { some: line(usec), full: line(usec) });
+            memory.pressure = pressure(0);
+            let (at, seen) = (Millis(0), Activity::default());
+            let look = Look { at, memory: &memory, seen, cpu_price: 0.0, is_new: true };
+            let first = super::estimate(&settings(), None, &look);
+            prop_assert_eq!(first.basis, LIVING);
+            // With all of it there its demand is the same, however it waits.
+            memory = MemorySample { swap: Bytes::ZERO, ..sample(Bytes::mib(held + swapped)) };
+            let mut later = |usec| {
+                memory.pressure = pressure(usec);
+                estimate(&settings(), Some(first), Millis(60_000), &memory, seen).basis
+            };
+            prop_assert_eq!(later(0), later(stalled_usec));
+        }
     }
 
     proptest! {
