@@ -181,6 +181,7 @@ fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault
             starts.max_together = u32::try_from(most).unwrap_or(u32::MAX);
         }
         "starts.most_penalty" => starts.most_penalty = field.hundredths(100)?,
+        "starts.most_sharing" => starts.most_sharing = field.hundredths(100)?,
         "starts.max_wait_secs" => {
             starts.max_wait = millis(field.seconds_within(1, LONGEST_WAIT_SECS)?);
         }

@@ -186,8 +186,16 @@ pub const KEYS: &[Key] = &[
         "most_penalty",
         "number, 0–100",
         "1.25",
-        "Most penalty that a start may add to those under way: 2 is sequential beside random of the \
-         same direction, 1 like beside like (what is learned of it may be a little more), 0 reads beside writes.",
+        "Most penalty that a start may add to those under way that it fights: 2 is sequential beside random of the \
+         same direction.",
+    ),
+    key(
+        "starts",
+        "most_sharing",
+        "number, 0–100",
+        "4",
+        "Most penalty that a start may add to all that are under way (most_penalty, if that is more): 1 is like \
+         beside like, so five share a disk that are alike, 0 reads beside writes.",
     ),
     key(
         "starts",

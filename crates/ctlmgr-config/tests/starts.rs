@@ -9,11 +9,12 @@ fn read(text: &str) -> Result<Settings, ConfigError> {
 
 #[test]
 fn everything_can_be_set() {
-    let text = "[classes]\nbatch = 10\n[starts]\nmode = \"act\"\nmax_together = 4\nmost_penalty = 1.5\n\
+    let text = "[classes]\nbatch = 10\n[starts]\nmode = \"act\"\nmax_together = 4\nmost_penalty = 1.5\nmost_sharing = 2\n\
                 max_wait_secs = 20\nsettle_secs = 5\nsettle_at_most_secs = 60\nio_full = \"30%\"\n\
                 memory_full = \"5%\"\n[starts.class_wait_secs]\nbatch = 600\n";
     let starts = read(text).unwrap().starts;
-    assert_eq!((starts.mode, starts.max_together, starts.most_penalty), (Mode::Act, 4, 150));
+    assert_eq!((starts.mode, starts.max_together), (Mode::Act, 4));
+    assert_eq!((starts.most_penalty, starts.most_sharing), (150, 200));
     assert_eq!((starts.max_wait, starts.settle), (Millis(20_000), Millis(5000)));
     assert_eq!((starts.io_full.0, starts.memory_full.0), (30, 5));
     let wait = |class: &str| starts.longest_wait(Some(&class.to_owned()));

@@ -161,8 +161,10 @@ pub struct StartSettings {
     pub mode: Mode,
     /// Most containers that start at once.
     pub max_together: u32,
-    /// Most penalty that one start may add to those under way, in hundredths.
+    /// Most penalty that one start may add to those under way that it fights, in hundredths.
     pub most_penalty: u32,
+    /// The same to all of them, those included with which it merely shares a disk.
+    pub most_sharing: u32,
     /// Nobody waits longer.
     pub max_wait: Millis,
     /// The same for some classes; zero is never.
@@ -203,6 +205,7 @@ impl Default for StartSettings {
             mode: Mode::Observe,
             max_together: 16,
             most_penalty: 125,
+            most_sharing: 400,
             max_wait: Millis(45_000),
             class_waits: [("critical".to_owned(), Millis(0))].into_iter().collect(),
             settle: Millis(10_000),

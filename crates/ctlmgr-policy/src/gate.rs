@@ -11,14 +11,15 @@
 //! one that does not fit; it still starts when its longest wait is over.
 //!
 //! # Terms
-//! *Penalty*: what two characters cost each other ([`penalty`]), in hundredths. *Behind*: those for
-//! whom a start waits.
+//! *Penalty*: what two characters cost each other ([`penalty`]), in hundredths. *Share*: to take from each other
+//! only what each then has ([`Traits::shares`]); who does not share fights. *Behind*: those for whom a start waits.
 //!
 //! # Algorithm
 //! In the order of weight, then of arrival, each is admitted if its longest wait is over (zero for
 //! class critical) or the operator let it go; or else if nobody holds the gate, none of those that it
 //! is to come after waits or starts (unless they wait for it in a circle), and either nobody starts, or
-//! there is room for one more, the host is not under pressure that those who start do not explain, and penalty, processors and page cache
+//! there is room for one more, the host is not under pressure that those who start do not explain, those that it
+//! fights cost no more than `most_penalty` and all together no more than `most_sharing`, and processors and page cache
 //! allow. Whoever is admitted counts for those after it.
 //!
 //! # Properties
@@ -259,17 +260,38 @@ impl Look<'_> {
 
     /// Whether penalty, processors and page cache allow one more.
     fn suits(&self, w: &Waiting) -> Verdict {
-        let added = |s: &Starting| w.traits.conflict(&s.traits, &self.queue.penalties);
-        let sum: u32 = self.starting.iter().map(added).fold(0, u32::saturating_add);
-        if sum > self.settings.most_penalty {
-            let character = w.traits.character.unwrap_or(Character::Mixed);
-            let text = format!(
-                "{character} beside those costs {}, more than {}",
-                hundredths(sum),
-                hundredths(self.settings.most_penalty)
-            );
-            return Err((text, self.names(|s| added(s) > 0)));
+        self.gets_on(w)?;
+        self.fits(w)?;
+        match w.traits.character {
+            Some(character) => Ok(format!("{character} suits those that start now")),
+            None => Ok("nothing is known of its starts yet".to_owned()),
         }
+    }
+
+    /// Whether it ruins nobody, and shares with few enough. Who only shares is as soon done in company as one
+    /// after the other, but each alone takes longer.
+    fn gets_on(&self, w: &Waiting) -> Result<(), (String, Vec<String>)> {
+        let penalties = &self.queue.penalties;
+        let added = |s: &Starting| w.traits.conflict(&s.traits, penalties);
+        let fights = |s: &Starting| !w.traits.shares(&s.traits, penalties);
+        let is_within = |most: u32, is_meant: &dyn Fn(&Starting) -> bool| {
+            let meant = self.starting.iter().filter(|s| is_meant(s));
+            let cost = meant.map(added).fold(0, u32::saturating_add);
+            if cost <= most {
+                return Ok(());
+            }
+            let character = w.traits.character.unwrap_or(Character::Mixed);
+            let (cost, most) = (hundredths(cost), hundredths(most));
+            let text = format!("{character} beside those costs {cost}, more than {most}");
+            Err((text, self.names(|s| is_meant(s) && added(s) > 0)))
+        };
+        let StartSettings { most_penalty, most_sharing, .. } = *self.settings;
+        is_within(most_penalty, &fights)?;
+        is_within(most_sharing.max(most_penalty), &|_| true)
+    }
+
+    /// Whether there are processors and page cache for it.
+    fn fits(&self, w: &Waiting) -> Result<(), (String, Vec<String>)> {
         let all = |of: fn(&Traits) -> u64| {
             self.starting.iter().map(|s| of(&s.traits)).fold(of(&w.traits), u64::saturating_add)
         };
@@ -287,10 +309,7 @@ impl Look<'_> {
             let text = "what it reads does not fit into memory beside the others".to_owned();
             return Err((text, self.names(|s| s.traits.cache > Bytes::ZERO)));
         }
-        match w.traits.character {
-            Some(character) => Ok(format!("{character} suits those that start now")),
-            None => Ok("nothing is known of its starts yet".to_owned()),
-        }
+        Ok(())
     }
 
     fn names(&self, is_meant: impl Fn(&Starting) -> bool) -> Vec<String> {

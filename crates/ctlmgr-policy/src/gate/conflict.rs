@@ -41,6 +41,12 @@ pub struct Use {
     pub mix: Mix,
 }
 
+/// Two of whom each takes twice as long beside the other are done no later than one after the other; so much more,
+/// in hundredths, is put down to measuring.
+const SHARING: u64 = 150;
+/// So much more than what is equal counts as equal, in per cent: penalties are rounded.
+const ROUNDING: u64 = 5;
+
 /// Two that do less than this part of their work on the same disks, in per cent, are no company: a log that both
 /// write says nothing of what they do elsewhere.
 const LITTLE: u32 = 20;
@@ -95,6 +101,15 @@ impl Traits {
             }
             None => learned.unwrap_or_else(|| by_parts(&self.parts(a), &other.parts(b), penalties)),
         }
+    }
+
+    /// Whether two take from each other only what each then has: they cost each other no more than each costs its
+    /// like, in the geometric mean (a sum of products of parts, by Cauchy and Schwarz), nor more than it costs to do
+    /// one after the other. What a disk loses between sequential and random is on top of that. Where likes cost each other nothing there is nothing to compare with.
+    pub fn shares(&self, other: &Traits, penalties: &Penalties) -> bool {
+        let cost = |a: &Traits, b: &Traits| u64::from(a.conflict(b, penalties));
+        let (each, alike) = (cost(self, other), cost(self, self) * cost(other, other));
+        each <= SHARING && 100 * each * each <= (100 + ROUNDING) * alike
     }
 
     /// Characters and parts in per cent: one, or those of its two directions.

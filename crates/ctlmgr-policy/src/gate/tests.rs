@@ -49,6 +49,48 @@ fn sequential_waits_for_random_of_the_same_direction_and_reads_do_not_mind_write
 }
 
 #[test]
+fn five_that_are_alike_share_a_disk_and_those_that_they_would_ruin_wait() {
+    use Character::{RandomWrite, SequentialWrite};
+    let settings = StartSettings::default();
+    let of = |characters: &[Character]| Queue {
+        waiting: (1..).zip(characters).map(|(t, c)| waiting(t, Some(*c))).collect(),
+        ..Queue::default()
+    };
+    let starts = |queue: &Queue| {
+        let all = admit(&settings, queue, Millis(10)).into_iter();
+        all.filter(|a| a.may_start).map(|a| a.ticket.0).collect::<Vec<_>>()
+    };
+    let mut queue = of(&[RandomWrite; 7]);
+    assert_eq!(starts(&queue), [1, 2, 3, 4, 5]);
+    let sixth = &admit(&settings, &queue, Millis(10))[5];
+    assert_eq!(sixth.reason, "random-write beside those costs 5.00, more than 4.00");
+    assert_eq!(sixth.behind.len(), 5);
+    assert_eq!(starts(&of(&[RandomWrite, SequentialWrite, RandomWrite, RandomWrite])), [1, 3, 4]);
+    // Here two of a kind take more than three times as long: there is nothing to be shared.
+    let (hundredths, seen, learned_unix) = (210, 9, 1_800_000_000);
+    let learned = PairPenalty { a: RandomWrite, b: RandomWrite, hundredths, seen, learned_unix };
+    queue.penalties = Penalties::new([learned]);
+    assert_eq!(starts(&queue), [1]);
+}
+
+#[test]
+fn who_takes_more_from_another_than_its_like_does_fights_it() {
+    use Character::{Mixed, RandomRead, SequentialRead, SequentialWrite};
+    let one = |character| Traits { character: Some(character), ..Traits::default() };
+    let mix = Mix { read: SequentialRead, write: SequentialWrite, written: Percent(67) };
+    let tree = Traits { mix: Some(mix), ..one(Mixed) };
+    let none = Penalties::default();
+    let shares = |a: &Traits, b: &Traits| {
+        assert_eq!(a.shares(b, &none), b.shares(a, &none));
+        a.shares(b, &none)
+    };
+    assert!(shares(&tree, &tree) && shares(&tree, &one(SequentialWrite)));
+    assert!(!shares(&tree, &one(RandomRead)), "0.66, where likes cost 0.50 and 0.55");
+    assert!(shares(&one(RandomRead), &one(SequentialWrite)), "they do not meet");
+    assert!(!shares(&one(RandomRead), &one(SequentialRead)));
+}
+
+#[test]
 fn who_is_heavier_comes_first_and_whoever_fits_may_overtake() {
     let mut queue = Queue {
         waiting: vec![
@@ -336,7 +378,11 @@ proptest! {
                     (Some(a), Some(b)) => penalty(a, b),
                     _ => 0,
                 };
-                prop_assert!(starting.iter().map(cost).sum::<u32>() <= settings().most_penalty);
+                // By the guidelines only these two fight.
+                let fights = |s: &&Starting| cost(s) == 200;
+                let StartSettings { most_penalty, most_sharing, .. } = settings();
+                prop_assert!(starting.iter().filter(fights).map(cost).sum::<u32>() <= most_penalty);
+                prop_assert!(starting.iter().map(cost).sum::<u32>() <= most_sharing);
                 let is_explained = starting.iter().any(|s| s.traits.may_use_disk())
                     || !w.traits.may_use_disk();
                 prop_assert!(is_explained || queue.ground.io_full_pct.is_none_or(|p| p <= 50.0));
