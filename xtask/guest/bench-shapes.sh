@@ -1,4 +1,4 @@
-# bench-shapes.sh [only=PREFIX] [by=ebpf|events] [at_once=1,8]: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
+# bench-shapes.sh [only=PREFIX] [by=ebpf|events|calls] [at_once=1,8]: fio jobs whose character is known, one after the other, and what ctlmgr learns of each.
 . /run/in/lib.sh
 only= by=ebpf at_once=1,8
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done

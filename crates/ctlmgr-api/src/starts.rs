@@ -76,7 +76,8 @@ pub struct Queue {
     pub mode: Mode,
     /// Whether the operator holds all starts.
     pub is_held: bool,
-    /// Whether requests to disks are traced: on, events (not by eBPF), off, beginning, or why they cannot be.
+    /// Whether requests to disks are traced: on, events (not by eBPF), calls (not, but by
+    /// the calls in which tasks wait), off, beginning, or why they cannot be.
     pub trace: String,
     /// Who waits, in the order in which they are looked at.
     pub waiting: Vec<Waiting>,

@@ -194,6 +194,7 @@ fn set_starts(starts: &mut StartSettings, field: &Field<'_>) -> Result<(), Fault
                 ("auto", DiskTracing::Auto),
                 ("ebpf", DiskTracing::Ebpf),
                 ("events", DiskTracing::Events),
+                ("calls", DiskTracing::Calls),
                 ("off", DiskTracing::Off),
             ];
             starts.trace = field.one_of("way to trace", &all)?;

@@ -240,10 +240,11 @@ pub const KEYS: &[Key] = &[
     key(
         "starts",
         "trace",
-        "\"auto\", \"ebpf\", \"events\" or \"off\"",
+        "\"auto\", \"ebpf\", \"events\", \"calls\" or \"off\"",
         "\"auto\"",
         "How requests to disks are traced: by eBPF (5.8 with BTF), by the kernel's event tracing (an \
-         instance of our own in tracefs), by the latter where the former cannot be (auto), or not. \
+         instance of our own in tracefs), not at all but by the system calls in which tasks wait (calls), \
+         by the first of these that can be (auto), or not. \
          io.stat, which counts in any case, does not tell whether they lie side by side.",
     ),
     key(

@@ -142,13 +142,15 @@ pub struct PairPenalty {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DiskTracing {
-    /// By eBPF; where the kernel cannot, by its events.
+    /// By eBPF; where the kernel cannot, by its events; where it can neither, by calls.
     #[default]
     Auto,
     /// By eBPF or not at all.
     Ebpf,
     /// By the kernel's own events (tracefs): less is seen, more is spent.
     Events,
+    /// Not traced: the system calls are looked at in which tasks wait, beside `io.stat`.
+    Calls,
     /// Not at all: what `io.stat` tells has to do.
     Off,
 }

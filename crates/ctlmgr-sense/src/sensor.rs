@@ -36,8 +36,8 @@ pub struct Query {
     pub oomd: Oomd,
 }
 
-/// What a cgroup asked of a disk, from whoever sees the requests that `io.stat` only counts.
-pub type DiskTrace<'a> = dyn Fn(CgroupId, Disk) -> Option<Shape> + 'a;
+/// Adds the shape of what a cgroup did to its disks, by whoever sees what `io.stat` only counts.
+pub type DiskTrace<'a> = dyn Fn(&CgroupDir, &mut [(Disk, Moved)]) + 'a;
 
 /// What can be seen of a host at a glance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,10 +158,8 @@ impl Sensor {
 
     /// What a cgroup did to each disk, and its requests over all devices.
     fn disks(&self, dir: &CgroupDir, trace: Option<&DiskTrace<'_>>) -> (Disks, Option<Shape>) {
-        let traced = |disk| trace.and_then(|trace| trace(dir.id(), disk));
-        let all = read_disks(dir).into_iter();
-        let all: Vec<(Disk, Moved)> =
-            all.map(|(disk, moved)| (disk, Moved { shape: traced(disk), ..moved })).collect();
+        let mut all = read_disks(dir);
+        trace.iter().for_each(|trace| trace(dir, &mut all));
         let shapes = all.iter().filter_map(|(_, moved)| moved.shape);
         let shape = shapes.reduce(|sum, shape| sum.with(shape, u64::saturating_add));
         let (stacked, below): (Vec<_>, Vec<_>) =
@@ -407,8 +405,10 @@ mod tests {
         write(&scope, "io.stat", &lines.concat());
         let sensor = Sensor::new(Host::fake(dir.path())).unwrap();
         let requests = ctlmgr_model::Requests { count: 3, ..Default::default() };
-        let traced = |_, disk: Disk| {
-            (disk.major == 8).then_some(Shape { read: requests, ..Shape::default() })
+        let traced = |_: &CgroupDir, disks: &mut [(Disk, Moved)]| {
+            for (_, moved) in disks.iter_mut().filter(|(disk, _)| disk.major == 8) {
+                moved.shape = Some(Shape { read: requests, ..Shape::default() });
+            }
         };
         let look = sensor.look_at(&BTreeSet::from([id.clone()]), Some(&traced)).unwrap();
         let disks: Vec<_> =

@@ -76,6 +76,9 @@ fn table(queue: &Queue) {
     match queue.trace.as_str() {
         "on" => {}
         "events" => show::line("requests to disks are traced by the kernel's events, not by eBPF"),
+        "calls" => show::line(
+            "requests to disks are not traced; the calls are looked at in which tasks wait",
+        ),
         why => show::line(&format!("requests to disks are not traced: {why}")),
     }
     if queue.waiting.is_empty() && queue.starting.is_empty() {
@@ -231,7 +234,7 @@ fn start(profile: &Profile) {
     }
 }
 
-/// What was traced of both directions, if anything.
+/// What was seen of both directions, if anything.
 fn directions(shape: Option<Shape>, lasted: Millis) {
     let Some(shape) = shape else { return };
     requests("reading", &shape.read, lasted);
@@ -273,17 +276,20 @@ fn age(unix: u64) -> String {
     }
 }
 
-/// What was traced of one direction.
+/// What was seen of one direction.
 fn requests(what: &str, requests: &Requests, lasted: Millis) {
     let pct = |part: u64, whole: u64| part.saturating_mul(100) / whole.max(1);
     // Microseconds under way in each millisecond are thousandths of a queue.
     let depth = requests.busy_usec / lasted.0.max(1);
+    // Only eBPF sees how long they take.
+    let under_way = match requests.busy_usec {
+        0 => String::new(),
+        _ => format!(", {}.{:02} under way in the mean", depth / 1000, depth % 1000 / 10),
+    };
     show::line(&format!(
-        "  {what:<10} {} requests, {} % of the bytes in sequence, {}.{:02} under way in the mean",
+        "  {what:<10} {} requests, {} % of the bytes in sequence{under_way}",
         requests.count,
         pct(requests.sequential.0, requests.bytes.0),
-        depth / 1000,
-        depth % 1000 / 10
     ));
     let size = |slot: usize| match slot {
         last if last + 1 == SIZES => "more".to_owned(),

@@ -20,7 +20,7 @@ pub struct Shapes {
     /// How many jobs of a kind work at once, numbers with commas between them.
     #[arg(long, default_value = "1,8", value_delimiter = ',')]
     jobs: Vec<u32>,
-    /// How requests are traced: ebpf or events.
+    /// How requests are traced: ebpf, events, or calls (not at all, but by the calls in which tasks wait).
     #[arg(long, default_value = "ebpf")]
     by: String,
 }

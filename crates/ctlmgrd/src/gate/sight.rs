@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{CgroupId, Disk, DiskTracing};
+use ctlmgr_host::CgroupDir;
+use ctlmgr_model::{Disk, DiskTracing, Moved};
 use ctlmgr_sense::{Look, Sensor};
 use tokio::task::JoinHandle;
 
@@ -53,8 +54,10 @@ impl Sight {
         let (sensor, trace) = (self.sensor.clone(), self.tracing.get());
         self.looking = Some(tokio::task::spawn_blocking(move || {
             trace.iter().for_each(|trace| trace.read());
-            let shape = |cgroup: CgroupId, disk: Disk| trace.as_ref()?.shape(cgroup, disk);
-            sensor.look_at(&ids, Some(&shape)).ok()
+            let tell = |dir: &CgroupDir, disks: &mut [(Disk, Moved)]| {
+                trace.iter().for_each(|trace| trace.tell(dir, disks));
+            };
+            sensor.look_at(&ids, Some(&tell)).ok()
         }));
         true
     }

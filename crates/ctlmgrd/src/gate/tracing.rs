@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctlmgr_host::{Host, chain};
-use ctlmgr_model::{CgroupId, Disk, DiskTracing, Shape};
-use ctlmgr_trace::EventTrace;
+use ctlmgr_host::{CgroupDir, Host, chain};
+use ctlmgr_model::{Disk, DiskTracing, Moved};
+use ctlmgr_trace::{CallTrace, EventTrace};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
@@ -15,6 +15,7 @@ pub(super) enum Trace {
     #[cfg(feature = "ebpf")]
     Ebpf(ctlmgr_trace::DiskTrace),
     Events(EventTrace),
+    Calls(CallTrace),
 }
 
 impl Trace {
@@ -24,15 +25,22 @@ impl Trace {
             #[cfg(feature = "ebpf")]
             Trace::Ebpf(_) => {}
             Trace::Events(trace) => trace.read(),
+            Trace::Calls(_) => {}
         }
     }
 
-    /// What a cgroup asked of a disk since tracing began, as far as it was read.
-    pub fn shape(&self, cgroup: CgroupId, disk: Disk) -> Option<Shape> {
-        match self {
-            #[cfg(feature = "ebpf")]
-            Trace::Ebpf(trace) => trace.shape(cgroup, disk),
-            Trace::Events(trace) => trace.shape(cgroup, disk),
+    /// Adds what a cgroup asked of its disks since tracing began, as far as it was read.
+    pub fn tell(&self, dir: &CgroupDir, disks: &mut [(Disk, Moved)]) {
+        for (disk, moved) in disks.iter_mut() {
+            moved.shape = match self {
+                #[cfg(feature = "ebpf")]
+                Trace::Ebpf(trace) => trace.shape(dir.id(), *disk),
+                Trace::Events(trace) => trace.shape(dir.id(), *disk),
+                Trace::Calls(_) => None,
+            };
+        }
+        if let Trace::Calls(trace) = self {
+            trace.tell(dir, disks);
         }
     }
 }
@@ -108,8 +116,12 @@ impl Tracing {
         match &self.state {
             State::Off => "off".to_owned(),
             State::Attaching(_) => "beginning".to_owned(),
-            State::On(trace) if matches!(**trace, Trace::Events(_)) => "events".to_owned(),
-            State::On(_) => "on".to_owned(),
+            State::On(trace) => match **trace {
+                #[cfg(feature = "ebpf")]
+                Trace::Ebpf(_) => "on".to_owned(),
+                Trace::Events(_) => "events".to_owned(),
+                Trace::Calls(_) => "calls".to_owned(),
+            },
             State::Refused(why) => why.clone(),
         }
     }
@@ -137,29 +149,45 @@ const EVERY: Duration = Duration::from_millis(20);
 fn attach(way: DiskTracing, host: &Host) -> Result<Trace, String> {
     // A crash may have left some.
     EventTrace::remove(host);
-    let why = match way {
-        DiskTracing::Off => return Err("off".to_owned()),
-        DiskTracing::Events => "as the settings want it".to_owned(),
-        DiskTracing::Auto | DiskTracing::Ebpf => match by_ebpf() {
+    let mut why = Vec::new();
+    for (one, by, said) in WAYS {
+        if way != one && way != DiskTracing::Auto {
+            continue;
+        }
+        match by(host) {
             Ok(trace) => {
-                info!("requests to disks are traced");
+                info!(?why, "{said}");
                 return Ok(trace);
             }
-            Err(why) if way == DiskTracing::Ebpf => return Err(why),
-            Err(why) => why,
-        },
-    };
-    let trace = EventTrace::attach(host).map_err(|error| format!("{why}; {}", chain(&error)))?;
-    info!(why, "requests to disks are traced by the kernel's events, not by eBPF");
-    Ok(Trace::Events(trace))
+            Err(error) => why.push(error),
+        }
+    }
+    Err(if why.is_empty() { "off".to_owned() } else { why.join("; ") })
 }
 
+type Way = (DiskTracing, fn(&Host) -> Result<Trace, String>, &'static str);
+
+/// The best one first.
+const WAYS: [Way; 3] = [
+    (DiskTracing::Ebpf, by_ebpf, "requests to disks are traced"),
+    (DiskTracing::Events, by_events, "requests to disks are traced by the kernel's events"),
+    (DiskTracing::Calls, by_calls, "of requests to disks the calls are seen in which tasks wait"),
+];
+
 #[cfg(feature = "ebpf")]
-fn by_ebpf() -> Result<Trace, String> {
+fn by_ebpf(_: &Host) -> Result<Trace, String> {
     ctlmgr_trace::DiskTrace::attach().map(Trace::Ebpf).map_err(|error| chain(&error))
 }
 
 #[cfg(not(feature = "ebpf"))]
-fn by_ebpf() -> Result<Trace, String> {
+fn by_ebpf(_: &Host) -> Result<Trace, String> {
     Err("ctlmgr was built without eBPF".to_owned())
+}
+
+fn by_events(host: &Host) -> Result<Trace, String> {
+    EventTrace::attach(host).map(Trace::Events).map_err(|error| chain(&error))
+}
+
+fn by_calls(host: &Host) -> Result<Trace, String> {
+    CallTrace::attach(host).map(Trace::Calls).map_err(|error| chain(&error))
 }

@@ -51,8 +51,18 @@ fn small_requests_in_sequence_are_told_from_random_ones() -> Result<()> {
     let _ctlmgr = Ctlmgr::start("observe")?;
     eventually("requests are traced", || is_traced("on"))?;
     let sequential = tell_apart()?;
+    expect_traced(&sequential)?;
     let shape = &sequential["io"]["shape"]["write"];
     ensure!(shape["busy_usec"].as_u64() > Some(0), "{shape}");
+    Ok(())
+}
+
+#[test]
+fn where_nothing_is_traced_the_calls_in_which_tasks_wait_tell_them_apart() -> Result<()> {
+    let _configured = Configured::with("[starts]\ntrace = \"calls\"\n")?;
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    eventually("calls are looked at", || is_traced("calls"))?;
+    tell_apart()?;
     Ok(())
 }
 
@@ -63,7 +73,7 @@ fn where_ebpf_cannot_be_the_kernels_events_tell_them_too() -> Result<()> {
     eventually("events are read", || is_traced("events"))?;
     let instance = std::path::Path::new("/sys/kernel/tracing/instances/ctlmgr");
     ensure!(instance.exists());
-    tell_apart()?;
+    expect_traced(&tell_apart()?)?;
     sh("systemctl kill -s KILL ctlmgr.service; systemctl reset-failed ctlmgr.service || true")?;
     eventually("the daemon is back", || is_traced("events"))?;
     std::fs::write(CONFIG, "[starts]\ntrace = \"ebpf\"\n")?;
@@ -82,6 +92,15 @@ fn is_traced(how: &str) -> Result<bool> {
     Ok(json("ctlmgr queue --json")?["trace"] == how)
 }
 
+/// Each request was seen.
+fn expect_traced(sequential: &Value) -> Result<()> {
+    let shape = &sequential["io"]["shape"]["write"];
+    let of = |key: &str| shape[key].as_u64().unwrap_or_default();
+    ensure!(of("sequential") * 10 > of("bytes") * 8, "{shape}");
+    ensure!(shape["sizes"][0].as_u64() > Some(1000), "{shape}");
+    Ok(())
+}
+
 /// Two jobs of small writes; what was learned of the one in sequence.
 fn tell_apart() -> Result<Value> {
     // What the program itself reads from the disk is not what is looked for, nor what was learned before.
@@ -93,10 +112,6 @@ fn tell_apart() -> Result<Value> {
     let (sequential, random) = (job("seq", "write")?, job("rand", "randwrite")?);
     assert_eq!(sequential["character"], "sequential-write", "{sequential}");
     assert_eq!(random["character"], "random-write", "{random}");
-    let shape = &sequential["io"]["shape"]["write"];
-    let of = |key: &str| shape[key].as_u64().unwrap_or_default();
-    ensure!(of("sequential") * 10 > of("bytes") * 8, "{shape}");
-    ensure!(shape["sizes"][0].as_u64() > Some(1000), "{shape}");
     ensure!(sh("ctlmgr profile show live/seq")?.contains("% of the bytes in sequence"));
     sh(
         "rm -r /var/tmp/live-jobs; ctlmgr profile forget live/seq && ctlmgr profile forget live/rand",
