@@ -1,5 +1,6 @@
 mod compose;
 mod lessons;
+mod sharing;
 
 use super::*;
 use ctlmgr_model::{DISKS, Disk, Io, PairPenalty, Percent};
@@ -46,48 +47,6 @@ fn sequential_waits_for_random_of_the_same_direction_and_reads_do_not_mind_write
     assert!(!all[0].may_start && all[1].may_start, "{all:?}");
     assert_eq!(all[0].behind, ["db"]);
     assert_eq!(all[0].reason, "sequential-read beside those costs 2.00, more than 1.25");
-}
-
-#[test]
-fn five_that_are_alike_share_a_disk_and_those_that_they_would_ruin_wait() {
-    use Character::{RandomWrite, SequentialWrite};
-    let settings = StartSettings::default();
-    let of = |characters: &[Character]| Queue {
-        waiting: (1..).zip(characters).map(|(t, c)| waiting(t, Some(*c))).collect(),
-        ..Queue::default()
-    };
-    let starts = |queue: &Queue| {
-        let all = admit(&settings, queue, Millis(10)).into_iter();
-        all.filter(|a| a.may_start).map(|a| a.ticket.0).collect::<Vec<_>>()
-    };
-    let mut queue = of(&[RandomWrite; 7]);
-    assert_eq!(starts(&queue), [1, 2, 3, 4, 5]);
-    let sixth = &admit(&settings, &queue, Millis(10))[5];
-    assert_eq!(sixth.reason, "random-write beside those costs 5.00, more than 4.00");
-    assert_eq!(sixth.behind.len(), 5);
-    assert_eq!(starts(&of(&[RandomWrite, SequentialWrite, RandomWrite, RandomWrite])), [1, 3, 4]);
-    // Here two of a kind take more than three times as long: there is nothing to be shared.
-    let (hundredths, seen, learned_unix) = (210, 9, 1_800_000_000);
-    let learned = PairPenalty { a: RandomWrite, b: RandomWrite, hundredths, seen, learned_unix };
-    queue.penalties = Penalties::new([learned]);
-    assert_eq!(starts(&queue), [1]);
-}
-
-#[test]
-fn who_takes_more_from_another_than_its_like_does_fights_it() {
-    use Character::{Mixed, RandomRead, SequentialRead, SequentialWrite};
-    let one = |character| Traits { character: Some(character), ..Traits::default() };
-    let mix = Mix { read: SequentialRead, write: SequentialWrite, written: Percent(67) };
-    let tree = Traits { mix: Some(mix), ..one(Mixed) };
-    let none = Penalties::default();
-    let shares = |a: &Traits, b: &Traits| {
-        assert_eq!(a.shares(b, &none), b.shares(a, &none));
-        a.shares(b, &none)
-    };
-    assert!(shares(&tree, &tree) && shares(&tree, &one(SequentialWrite)));
-    assert!(!shares(&tree, &one(RandomRead)), "0.66, where likes cost 0.50 and 0.55");
-    assert!(shares(&one(RandomRead), &one(SequentialWrite)), "they do not meet");
-    assert!(!shares(&one(RandomRead), &one(SequentialRead)));
 }
 
 #[test]
