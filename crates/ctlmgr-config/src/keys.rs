@@ -41,7 +41,7 @@ pub const KEYS: &[Key] = &[
         "memory",
         "headroom",
         "percentage of memory (0–50 %) or size",
-        "\"3%\"",
+        "\"1%\"",
         "Free memory kept under contention, above the watermark of the kernel's own reclaim, so that \
          it stays asleep.",
     ),

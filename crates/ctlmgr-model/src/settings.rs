@@ -227,7 +227,7 @@ impl Default for MemorySettings {
     fn default() -> Self {
         MemorySettings {
             mode: Mode::Observe,
-            headroom: Headroom::Percent(Percent(3)),
+            headroom: Headroom::Percent(Percent(1)),
             hysteresis: Percent(2),
             hysteresis_bytes: Bytes::mib(8),
             reclaim_chunk: Bytes::mib(16),

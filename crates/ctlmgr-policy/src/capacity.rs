@@ -34,12 +34,12 @@ pub(crate) fn account(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::host;
+    use crate::testing::{host, settings};
 
     #[test]
     fn headroom_lies_above_the_watermark_of_the_kernels_own_reclaim() {
         let mut snapshot = host(Bytes::mib(1000), Vec::new(), Vec::new());
-        let of = |s: &Snapshot| account(&MemorySettings::default(), s, Bytes::ZERO);
+        let of = |s: &Snapshot| account(&settings().memory, s, Bytes::ZERO);
         assert_eq!(of(&snapshot).headroom, Bytes::mib(30));
         snapshot.host.watermark = Bytes::mib(30);
         assert_eq!(of(&snapshot).headroom, Bytes::mib(60));

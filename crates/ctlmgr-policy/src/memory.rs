@@ -392,7 +392,7 @@ mod tests {
 
     /// For tests that count the steps of protection.
     fn without_throttle() -> Settings {
-        let mut settings = Settings::default();
+        let mut settings = settings();
         settings.memory.throttle = false;
         settings
     }
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn without_pressure_everybody_keeps_what_is_needed() {
         let snapshot = host(M(4000), vec![container("a", 11, M(400), None)], Vec::new());
-        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
         assert_eq!(share(&plan, "a"), M(400));
         assert!(!plan.account.is_contended());
         assert!(plan.steps.iter().all(|s| s.rung == Rung::Protect));
@@ -437,18 +437,18 @@ mod tests {
 
     #[test]
     fn equal_weights_keep_equal_fractions_under_pressure() {
-        let (plan, _) = decide(&Settings::default(), State::default(), &pair(M(400), M(900)));
+        let (plan, _) = decide(&settings(), State::default(), &pair(M(400), M(900)));
         // Capacity 1400 − 100 − 42; 400:800 of 1258.
         assert_eq!(plan.account.capacity, M(1258));
         assert_eq!(share(&plan, "small").0 / Bytes::mib(1).0, 400);
         let snapshot = pair(M(400), M(800));
-        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
         assert!(plan.account.capacity >= M(1200));
     }
 
     #[test]
     fn steps_settle_and_cover_the_slice() {
-        let settings = Settings::default();
+        let settings = settings();
         let mut snapshot = pair(M(400), M(700));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         assert_eq!(crate::check(&settings, &plan, &snapshot), []);
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn reclaim_goes_to_the_slice_only_when_free_memory_is_short() {
-        let settings = Settings::default();
+        let settings = settings();
         let mut snapshot = pair(M(430), M(830));
         snapshot.host.mem_free = M(30);
         snapshot.host.mem_total = M(1390);
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_bystander_above_its_share_gives_first() {
-        let settings = Settings::default();
+        let settings = settings();
         let workloads = vec![container("web", 11, M(500), Some(M(500)))];
         let first =
             host(M(1400), workloads.clone(), vec![group("system.slice/job.service", 30, M(10))]);
@@ -499,14 +499,14 @@ mod tests {
         unit.memory.swap = M(400);
         let workloads = [11, 12].map(|id| container(&id.to_string(), id, M(500), Some(M(500))));
         let mut snapshot = host(M(1600), workloads.into(), vec![unit]);
-        let (_, mut state) = decide(&Settings::default(), State::default(), &snapshot);
+        let (_, mut state) = decide(&settings(), State::default(), &snapshot);
         for (id, waited) in [(11, 0.6), (12, 0.6), (30, 0.01)] {
             let feel = |h: Heat, _| h.next(Millis(1000), 0.5, Some(waited), 0.0);
             let heat = (0..600).fold(Heat::default(), feel);
             state.estimates.entry(CgroupId(id)).and_modify(|e| e.heat = heat);
         }
         snapshot.at = Millis(11_000);
-        let (plan, _) = decide(&Settings::default(), state, &snapshot);
+        let (plan, _) = decide(&settings(), state, &snapshot);
         let verdict = plan.verdicts.iter().find(|v| v.kind == VerdictKind::Bystander).unwrap();
         let by_weight = Bytes(verdict.share.0 * 100 / u64::from(verdict.lift_pct));
         assert!(verdict.share + M(30) < by_weight, "{verdict:#?}");
@@ -519,7 +519,7 @@ mod tests {
 
     #[test]
     fn another_writer_is_named_and_its_value_stays_or_becomes_the_prior() {
-        let mut settings = Settings::default();
+        let mut settings = settings();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -553,7 +553,7 @@ mod tests {
     /// The kernel divides a slice's protection among all below it that claim of it.
     #[test]
     fn what_others_claim_below_a_slice_is_covered_too() {
-        let settings = Settings::default();
+        let settings = settings();
         let cover_of = |path: &str, claimed: u64, prior: u64| {
             let mut other = group(path, 30, M(50));
             other.memory.low = M(claimed);
@@ -576,7 +576,7 @@ mod tests {
 
     #[test]
     fn what_is_only_said_is_on_no_rung() {
-        let mut settings = Settings::default();
+        let mut settings = settings();
         let mut snapshot = pair(M(430), M(830));
         (snapshot.host.mem_free, snapshot.host.mem_total) = (M(30), M(1300));
         let mut rungs = |mode| {
@@ -591,7 +591,7 @@ mod tests {
 
     #[test]
     fn a_slice_that_comes_again_with_our_value_does_not_make_it_somebody_elses() {
-        let settings = Settings::default();
+        let settings = settings();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -635,7 +635,7 @@ mod tests {
     /// One too small for a memory.low of its own must not keep the cover of those that left.
     #[test]
     fn a_slice_whose_protected_ones_left_is_given_back() {
-        let settings = Settings::default();
+        let settings = settings();
         let mut snapshot = pair(M(2), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -679,7 +679,7 @@ mod tests {
 
     #[test]
     fn floors_do_not_flap_around_their_limit() {
-        let mut settings = Settings::default();
+        let mut settings = settings();
         settings.rules.push(floor_of("*", M(480)));
         let min = |plan: &Plan| {
             plan.steps.iter().filter(|s| s.to_string().contains("memory.min")).count()
@@ -723,7 +723,7 @@ mod tests {
         let mut web = container("web", 11, M(100), Some(M(300)));
         web.group.memory.low = M(300);
         let snapshot = host(M(4000), vec![web], Vec::new());
-        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
         assert!(plan.steps.iter().all(|s| s.path.as_str() == "a.slice"), "{:?}", plan.steps);
     }
 
@@ -764,7 +764,7 @@ mod tests {
             is_untold: true,
             ..Default::default()
         };
-        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
         assert!(plan.account.is_contended());
         let hurt = |s: &&Step| match s.action {
             Action::Set { from, to, .. } => to < from,
@@ -781,19 +781,19 @@ mod tests {
         let mut state = State::default();
         for second in 1..20 {
             snapshot.at = Millis(second * 1000);
-            state = decide(&Settings::default(), state, &snapshot).1;
+            state = decide(&settings(), state, &snapshot).1;
         }
         let basis = |state: &State| state.estimates[&CgroupId(11)].basis;
         let before = basis(&state);
         let gone = snapshot.workloads.remove(0);
         snapshot.gaps.push(ctlmgr_model::Gap { what: "small".into(), why: "ENOMEM".into() });
         snapshot.at = Millis(20_000);
-        state = decide(&Settings::default(), state, &snapshot).1;
+        state = decide(&settings(), state, &snapshot).1;
         snapshot.gaps.clear();
         snapshot.workloads.insert(0, gone);
         snapshot.workloads[0].group.memory = crate::testing::sample(M(900));
         snapshot.at = Millis(21_000);
-        state = decide(&Settings::default(), state, &snapshot).1;
+        state = decide(&settings(), state, &snapshot).1;
         assert!(basis(&state) < before + M(20), "{} after {before}", basis(&state));
     }
 
@@ -808,7 +808,7 @@ mod tests {
             for (second, held) in (1..).zip(seen) {
                 snapshot.at = Millis(second * 1000);
                 snapshot.bystanders = held.iter().map(|held| unit(*held)).collect();
-                let (plan, next) = decide(&Settings::default(), state, &snapshot);
+                let (plan, next) = decide(&settings(), state, &snapshot);
                 state = next;
                 let of_unit = plan.verdicts.iter().find(|v| v.kind == VerdictKind::Bystander);
                 share = of_unit.map_or(Bytes::ZERO, |v| v.share);
@@ -848,7 +848,7 @@ mod tests {
         if let ctlmgr_model::Source::Container(facts) = &mut workload.source {
             facts.labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         }
-        let e = entitlement(&Settings::default(), &workload);
+        let e = entitlement(&settings(), &workload);
         assert_eq!(e.weight, Weight::new(1000).unwrap());
         assert_eq!(e.promise, None);
         assert_eq!(e.complaints.len(), 1, "{:?}", e.complaints);
@@ -876,7 +876,7 @@ mod tests {
     /// Its limit must not hide what it needs; that it holds cache beside is no excess.
     #[test]
     fn the_limit_of_who_needs_all_follows_its_use() {
-        let settings = Settings::default();
+        let settings = settings();
         let mut snapshot = cache_and_hog();
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         assert!(plan.account.is_contended());
@@ -892,7 +892,7 @@ mod tests {
     /// Estimates fade slowly; free memory says that nobody is short.
     #[test]
     fn with_memory_free_the_limit_of_who_gave_way_rises() {
-        let settings = Settings::default();
+        let settings = settings();
         let mut snapshot = cache_and_hog();
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);

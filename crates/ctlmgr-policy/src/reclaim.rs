@@ -147,9 +147,9 @@ fn pure_slices<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{container, group, host};
+    use crate::testing::{container, group, host, settings};
     use crate::{State, decide};
-    use ctlmgr_model::{Percent, Settings};
+    use ctlmgr_model::Percent;
 
     /// What is asked for in all, with this much swap left, and where systemd-oomd kills beyond so much of it.
     fn asked(swap_free: Bytes, swap_limit: Option<Percent>) -> Bytes {
@@ -162,7 +162,7 @@ mod tests {
         });
         let mut snapshot = host(mib(2100), pair.collect(), Vec::new());
         (snapshot.host.swap_free, snapshot.oomd.swap_limit) = (swap_free, swap_limit);
-        let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
         let amounts = plan.steps.iter().filter_map(|s| match s.action {
             Action::Reclaim { amount, .. } => Some(amount),
             _ => None,
@@ -178,7 +178,7 @@ mod tests {
             let unit = group(&format!("system.slice/{unit}"), 21, mib(1000));
             let mut snapshot = host(mib(2100), vec![web], vec![unit.clone()]);
             snapshot.host.has_reclaim = has_reclaim;
-            let (plan, _) = decide(&Settings::default(), State::default(), &snapshot);
+            let (plan, _) = decide(&settings(), State::default(), &snapshot);
             let is_it = |s: &&Step| s.rung == Rung::Reclaim && s.path == unit.path;
             plan.steps.iter().filter(is_it).count()
         };

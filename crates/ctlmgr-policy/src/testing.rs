@@ -6,6 +6,15 @@ use crate::demand::{Look, estimate};
 use crate::entitlement::{Entitlement, entitlement};
 use crate::verdict::Party;
 
+/// The defaults, with a headroom that is a round part of a host of 1000 MiB.
+pub(crate) fn settings() -> Settings {
+    let headroom = Headroom::Percent(Percent(3));
+    Settings {
+        memory: MemorySettings { headroom, ..MemorySettings::default() },
+        ..Settings::default()
+    }
+}
+
 /// A cgroup whose memory is all anonymous and all working set.
 pub(crate) fn sample(anon: Bytes) -> MemorySample {
     MemorySample { current: anon, anon, ..MemorySample::default() }

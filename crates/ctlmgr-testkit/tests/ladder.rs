@@ -1,6 +1,8 @@
 //! Closed loop: feedback and throttling against the simulated kernel.
 
-use ctlmgr_model::{Action, Bytes, Controller, Mode, Percent, Pressure, Rung, Settings, Step};
+use ctlmgr_model::{
+    Action, Bytes, Controller, Headroom, Mode, Percent, Pressure, Rung, Settings, Step,
+};
 use ctlmgr_policy::{State, check, decide};
 use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
 use proptest::prelude::*;
@@ -20,6 +22,9 @@ impl World {
         settings.memory.mode = Mode::Act;
         settings.memory.controller = controller;
         settings.memory.throttle = true;
+        // Global reclaim begins here at the very watermark that is told, not a sixth below it, so headroom is all
+        // that is between.
+        settings.memory.headroom = Headroom::Percent(Percent(3));
         World { kernel, settings, state: State::default(), rungs: Vec::new(), steps: Vec::new() }
     }
 
