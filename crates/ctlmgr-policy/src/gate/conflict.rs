@@ -105,7 +105,8 @@ impl Traits {
 
     /// Whether two take from each other only what each then has: they cost each other no more than each costs its
     /// like, in the geometric mean (a sum of products of parts, by Cauchy and Schwarz), nor more than it costs to do
-    /// one after the other. What a disk loses between sequential and random is on top of that. Where likes cost each other nothing there is nothing to compare with.
+    /// one after the other. What a disk loses between sequential and random is on top of that. Where likes cost each
+    /// other nothing there is nothing to compare with, and who costs something fights.
     pub fn shares(&self, other: &Traits, penalties: &Penalties) -> bool {
         let cost = |a: &Traits, b: &Traits| u64::from(a.conflict(b, penalties));
         let (each, alike) = (cost(self, other), cost(self, self) * cost(other, other));

@@ -156,7 +156,8 @@ fn attach(way: DiskTracing, host: &Host) -> Result<Trace, String> {
         }
         match by(host) {
             Ok(trace) => {
-                info!(?why, "{said}");
+                let why_not_better = (!why.is_empty()).then(|| why.join("; "));
+                info!(why_not_better, "{said}");
                 return Ok(trace);
             }
             Err(error) => why.push(error),
