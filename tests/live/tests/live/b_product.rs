@@ -173,15 +173,15 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
     let ctlmgr = Ctlmgr::start("act")?;
     let start = |name: &str, weight: u32| {
         let arguments = format!(
-            "--memory-reservation 600m --label ctlmgr.weight={weight} \
-             lab-hog /hog --size 600 --rate 10 --threads 4"
+            "--memory-reservation 640m --label ctlmgr.weight={weight} \
+             lab-hog /hog --size 640 --rate 10 --threads 4"
         );
         Container::run(name, &arguments)
     };
     let two = (start("heavy", 400)?, start("light", 100)?);
     let held = |name: &str| -> Result<f64> {
         let held = ctlmgr.verdict(name)?["held"].as_u64().unwrap_or(0);
-        Ok(held as f64 / (600 * MIB) as f64)
+        Ok(held as f64 / (640 * MIB) as f64)
     };
     eventually("both hold their sets", || Ok(held("heavy")? > 0.98 && held("light")? > 0.98))?;
     // A third managed one with the same promise: now more is promised than there is.
@@ -198,7 +198,7 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
     })?;
     // What it waits for may correct that between promise and share.
     let why = sh("ctlmgr why light")?;
-    ensure!(why.contains("weight 100 and a promise of 600 MiB"), "{why}");
+    ensure!(why.contains("weight 100 and a promise of 640 MiB"), "{why}");
     drop((two, third));
     ctlmgr.stop_and_expect_pristine()
 }
