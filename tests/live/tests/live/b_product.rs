@@ -108,6 +108,7 @@ fn units_and_containers_in_system_slice_are_covered() -> Result<()> {
 fn podman_rootless_and_nested_slices_are_covered() -> Result<()> {
     let id = "0123456789abcdef".repeat(4);
     let shop = Container::start("shop", 48, "--cgroup-parent ctlmgr-shop.slice")?;
+    let others = OtherEngines(&id);
     // What podman and a rootless dockerd would make; both are scopes with a payload.
     let podman = format!("/sys/fs/cgroup/machine.slice/libpod-{id}.scope");
     sh(&format!(
@@ -117,8 +118,11 @@ fn podman_rootless_and_nested_slices_are_covered() -> Result<()> {
     ))?;
     let manager = "/sys/fs/cgroup/user.slice/user-4242.slice/user@4242.service";
     let rootless = format!("{manager}/user.slice/docker-{id}.scope");
-    sh("printf '[Service]\\nSlice=user-4242.slice\\nDelegate=yes\\nExecStart=sleep 100000\\n' \
-        >/run/systemd/system/user@4242.service; systemctl daemon-reload; systemctl start user@4242")?;
+    // `exec`: started when it is in its cgroup, not before.
+    sh(
+        "printf '[Service]\\nType=exec\\nSlice=user-4242.slice\\nDelegate=yes\\nExecStart=sleep 100000\\n' \
+        >/run/systemd/system/user@4242.service; systemctl daemon-reload; systemctl start user@4242",
+    )?;
     sh(&format!(
         "set -e; mkdir -p {rootless} {manager}/init.scope; \
          cat {manager}/cgroup.procs | while read -r p; do echo $p >{manager}/init.scope/cgroup.procs; done; \
@@ -140,12 +144,22 @@ fn podman_rootless_and_nested_slices_are_covered() -> Result<()> {
     }
     drop(shop);
     let result = ctlmgr.stop_and_expect_pristine();
-    sh(&format!(
-        "systemctl stop libpod-{id}.scope user@4242.service; \
-         rm -f /dev/shm/podman /dev/shm/rootless /run/systemd/system/user@4242.service; \
-         systemctl daemon-reload"
-    ))?;
+    drop(others);
     result
+}
+
+/// What looks like podman's and a rootless dockerd's, gone with the test, even with one that failed.
+struct OtherEngines<'a>(&'a str);
+
+impl Drop for OtherEngines<'_> {
+    fn drop(&mut self) {
+        let _ = sh(&format!(
+            "systemctl stop libpod-{}.scope user@4242.service; \
+             rm -f /dev/shm/podman /dev/shm/rootless /run/systemd/system/user@4242.service; \
+             systemctl daemon-reload",
+            self.0
+        ));
+    }
 }
 
 #[test]
