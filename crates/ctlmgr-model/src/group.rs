@@ -171,6 +171,10 @@ pub struct MemorySample {
     /// (`workingset_activate_file`).
     #[serde(default)]
     pub activate_file: u64,
+    /// Faults for which a page had to be read, since the cgroup was made (`pgmajfault`); `None` in recordings
+    /// from before that was read.
+    #[serde(default)]
+    pub major_faults: Option<u64>,
     /// `memory.events`.
     pub events: MemoryEvents,
     /// `memory.pressure`, absent where PSI is off.

@@ -34,15 +34,17 @@
 
 use ctlmgr_model::{
     Activity, Bytes, CgroupId, Doing, Group, HostSample, Limit, MemorySample, MemorySettings,
-    Millis, Pressure, Snapshot,
+    Millis, Snapshot,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::heat::{Heat, LEAST_MISSING};
 use crate::probe::Probe;
 use crate::progress::{CpuTime, Progress};
+use crate::stall::{Stall, part_of_time};
 use crate::state::State;
-use crate::waiting;
+use crate::toll::Toll;
+use crate::waiting::Waiting;
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
@@ -83,63 +85,16 @@ pub(crate) struct Estimate {
     /// How much of its work it gets done ([`crate::progress`]).
     #[serde(default)]
     pub progress: Progress,
+    /// What its faults cost ([`crate::toll`]).
+    #[serde(default)]
+    pub toll: Toll,
     /// The last probe ([`crate::probe`]).
     #[serde(default)]
     pub probe: Probe,
 }
 
-/// How much of its time a workload's tasks wait for memory (its own PSI `some`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Stall {
-    total_usec: Option<u64>,
-    /// The same of `full`.
-    #[serde(default)]
-    full_usec: Option<u64>,
-    /// Smoothed, in millionths of the time; `None` until two readings are in.
-    pub ppm: Option<u32>,
-}
-
-/// How fast the smoothed stall follows.
-const STALL_HALF_LIFE: Millis = Millis(5_000);
-
-impl Stall {
-    fn next(self, pressure: Option<Pressure>, passed: Millis) -> Stall {
-        let total_usec = pressure.map(|p| p.some.total_usec);
-        let full_usec = pressure.map(|p| p.full.total_usec);
-        let ppm = match self.since(pressure, passed) {
-            _ if passed.0 == 0 => self.ppm,
-            Some(own) => {
-                let old = self.ppm.map_or(own, |p| Bytes(u64::from(p)));
-                u32::try_from(toward(old, own, passed, STALL_HALF_LIFE).0).ok()
-            }
-            None => None,
-        };
-        Stall { total_usec, full_usec, ppm }
-    }
-
-    /// Since the last reading, in millionths of the time.
-    fn since(self, pressure: Option<Pressure>, passed: Millis) -> Option<Bytes> {
-        let now = pressure?.some.total_usec;
-        // Microseconds per second are millionths.
-        Some(Bytes(per_sec(self.total_usec?, now, passed)).min(Bytes(1_000_000)))
-    }
-
-    /// What each task waited since the last reading, 0–1.
-    fn of_each(self, pressure: Option<Pressure>, passed: Millis) -> Option<f64> {
-        let now = pressure?;
-        let some = part_of_time(self.total_usec?, now.some.total_usec, passed);
-        let full = self.full_usec.map(|before| part_of_time(before, now.full.total_usec, passed));
-        Some(waiting::of_each(some, full.unwrap_or(some)))
-    }
-}
-
-/// Part of the time that passed, 0–1, between two totals in microseconds.
-fn part_of_time(before: u64, now: u64, passed: Millis) -> f64 {
-    part_of(per_sec(before, now, passed), 1_000_000)
-}
-
 /// `now − before` per second.
-fn per_sec(before: u64, now: u64, passed: Millis) -> u64 {
+pub(crate) fn per_sec(before: u64, now: u64, passed: Millis) -> u64 {
     let rate = u128::from(now.saturating_sub(before)) * 1000 / u128::from(passed.0.max(1));
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
@@ -160,10 +115,18 @@ pub(crate) struct Look<'a> {
     pub at: Millis,
     pub memory: &'a MemorySample,
     pub seen: Activity,
-    /// What a second of processor time costs all together, in seconds of everybody's time ([`price_of_cpu`]).
-    pub cpu_price: f64,
+    pub prices: Prices,
     /// Whether, if it is not known, it has appeared since the last look.
     pub is_new: bool,
+}
+
+/// What it costs that pages are missing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Prices {
+    /// What a second of processor time costs all together, in seconds of everybody's time ([`price_of_cpu`]).
+    pub cpu: f64,
+    /// Seconds that a fault on swap takes, as far as that is known ([`crate::toll`]).
+    pub fault: Option<f64>,
 }
 
 /// What a second of processor time that goes into faults costs all together, 0–1: nothing where nobody waits for a
@@ -181,7 +144,7 @@ pub(crate) fn estimate(
     last: Option<Estimate>,
     look: &Look<'_>,
 ) -> Estimate {
-    let Look { at, memory, seen, cpu_price, .. } = *look;
+    let Look { at, memory, seen, prices, .. } = *look;
     let Some(last) = last else { return first(look) };
     let refaults = memory.refault_anon + memory.refault_file;
     let passed = at.since(last.at);
@@ -193,7 +156,10 @@ pub(crate) fn estimate(
     let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
     let cache = needed_cache(memory, cache_rate);
     let now = capped(memory.working_set() + returning(memory, anon_rate) + cache, memory.max);
-    let waited = time_waited(&last, memory, &seen, passed);
+    let counted = time_waited(&last, memory, &seen, passed);
+    let toll = last.toll.next(passed, memory, counted);
+    let uncounted = prices.fault.map_or(0.0, |cost| toll.uncounted(cost));
+    let waited = counted.map(|waited| (waited.each + uncounted).min(1.0));
     let awake = not_waited(passed, waited);
     let faded = toward(last.demand, now, awake, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
@@ -201,7 +167,7 @@ pub(crate) fn estimate(
     let missing = missing(memory, last.demand, cache);
     let cpu = cpu_time(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, cpu, waited, missing >= LEAST_MISSING);
-    let burden = progress.fault_cpus().min(most_fault_cpus(rate)) * cpu_price;
+    let burden = progress.fault_cpus().min(most_fault_cpus(rate)) * prices.cpu;
     let lost = waited.map(|waited| progress.lost(waited));
     Estimate {
         at,
@@ -216,6 +182,7 @@ pub(crate) fn estimate(
         stall: last.stall.next(memory.pressure, passed),
         heat: last.heat.next(passed, missing, lost, burden),
         progress,
+        toll,
         probe: last.probe,
     }
 }
@@ -255,6 +222,7 @@ fn first(look: &Look<'_>) -> Estimate {
         stall: Stall::default().next(memory.pressure, Millis(0)),
         heat: Heat::default(),
         progress: Progress::default(),
+        toll: Toll::default().next(Millis(0), memory, None),
         probe: Probe::default(),
     }
 }
@@ -292,12 +260,15 @@ pub(crate) fn estimate_all(
     state: &State,
     snapshot: &Snapshot,
 ) -> Estimates {
-    let (at, cpu_price) = (snapshot.at, price_of_cpu(&snapshot.host));
-    let last = &state.estimates;
+    let (at, last) = (snapshot.at, &state.estimates);
+    let newest = last.values().map(|e| e.at).max();
+    let present = last.values().filter(|e| Some(e.at) == newest);
+    let fault = Toll::cost_of_fault(present.map(|e| e.toll));
+    let prices = Prices { cpu: price_of_cpu(&snapshot.host), fault };
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
     let look = |g: &Group| {
-        let look = Look { at, memory: &g.memory, seen: g.activity, cpu_price, is_new };
+        let look = Look { at, memory: &g.memory, seen: g.activity, prices, is_new };
         estimate(settings, last.get(&g.id).copied(), &look)
     };
     let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
@@ -329,33 +300,34 @@ fn cpu_time(before: &Activity, now: &Activity, passed: Millis) -> Option<CpuTime
 
 /// Part of its time that each task waited for what had been in memory ([`crate::waiting`]). The kernel's memory pressure
 /// counts waiting for pages of the working set only, and under MGLRU what comes back late is none of
-/// it; so waiting for disks counts too, as far as what was read had been in memory.
+/// it; so waiting for disks counts too, as far as what was read had been in memory, whichever is more. What neither
+/// counts is in [`crate::toll`].
 fn time_waited(
     last: &Estimate,
     memory: &MemorySample,
     seen: &Activity,
     passed: Millis,
-) -> Option<f64> {
+) -> Option<Waiting> {
     if last.seen.is_frozen || seen.is_frozen {
         return None;
     }
-    let own = last.stall.of_each(memory.pressure, passed)?;
+    let own = last.stall.waited(memory.pressure, passed)?;
     let since = |of: fn(&Activity) -> Option<u64>| {
         of(&last.seen).zip(of(seen)).map(|(before, now)| part_of_time(before, now, passed))
     };
-    let disk = since(|a| a.disk_wait_usec).map_or(0.0, |some| {
+    let disk = since(|a| a.disk_wait_usec).map_or(Waiting::default(), |some| {
         let refaults = memory.refault_anon + memory.refault_file;
         let came_back = refaults.saturating_sub(last.refaults).saturating_mul(Bytes::PAGE.0);
         let read = seen.io.read - last.seen.io.read;
         let full = since(|a| a.disk_wait_full_usec).unwrap_or(some);
-        waiting::of_each(some, full) * part_of(came_back, read.0)
+        Waiting::new(some, full).scaled(part_of(came_back, read.0))
     });
-    Some(own.max(disk))
+    Some(if disk.each > own.each { disk } else { own })
 }
 
 /// `amount / of`, at most 1; 0 of nothing.
 #[expect(clippy::cast_precision_loss, reason = "a part needs no exact numbers")]
-fn part_of(amount: u64, of: u64) -> f64 {
+pub(crate) fn part_of(amount: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { (amount as f64 / of as f64).min(1.0) }
 }
 
@@ -389,6 +361,7 @@ pub(crate) fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) 
 mod tests {
     use super::*;
     use crate::testing::sample;
+    use ctlmgr_model::Pressure;
     use proptest::prelude::*;
 
     fn settings() -> MemorySettings {
@@ -403,7 +376,11 @@ mod tests {
         memory: &MemorySample,
         seen: Activity,
     ) -> Estimate {
-        super::estimate(settings, last, &Look { at, memory, seen, cpu_price: 0.0, is_new: false })
+        super::estimate(
+            settings,
+            last,
+            &Look { at, memory, seen, prices: Prices::default(), is_new: false },
+        )
     }
 
     #[test]
@@ -448,7 +425,7 @@ mod tests {
             super::estimate(
                 &settings(),
                 None,
-                &Look { at, memory: &memory, seen, cpu_price: 0.0, is_new },
+                &Look { at, memory: &memory, seen, prices: Prices::default(), is_new },
             )
         };
         assert_eq!(begin(Bytes::mib(900), true).basis, begin(Bytes::mib(70), true).basis);
@@ -473,19 +450,42 @@ mod tests {
         assert!(later(0) > Bytes::mib(100) && later(0) < Bytes::mib(200), "{}", later(0));
     }
 
+    /// Two redis, as they were seen: of one whose pages came back late the kernel counted next to no waiting.
     #[test]
-    fn stall_is_the_smoothed_part_of_time() {
-        let psi = |total_usec| {
-            let line = ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec };
-            Some(Pressure { some: line, full: line })
+    fn who_faults_as_often_is_as_hot_whether_the_kernel_counts_it_or_not() {
+        let line = |total_usec| ctlmgr_model::PressureLine { avg10_pct: 0.0, total_usec };
+        let at = |second: u64, stall_usec_per_sec: u64, major_faults: Option<u64>| MemorySample {
+            swap: Bytes::mib(50),
+            refault_anon: second * 300,
+            major_faults,
+            pressure: Some(Pressure {
+                some: line(second * stall_usec_per_sec),
+                full: line(second * stall_usec_per_sec),
+            }),
+            ..sample(Bytes::mib(50))
         };
-        let first = Stall::default().next(psi(1_000_000), Millis(0));
-        assert_eq!(first.ppm, None, "one reading says nothing");
-        let second = first.next(psi(1_500_000), Millis(1000));
-        assert_eq!(second.ppm, Some(500_000));
-        let calm = second.next(psi(1_500_000), STALL_HALF_LIFE);
-        assert_eq!(calm.ppm, Some(250_000));
-        assert_eq!(calm.next(None, Millis(1000)).ppm, None);
+        let heats = |are_faults_known: bool| {
+            let mut state = State::default();
+            for second in 0..60 {
+                let faults = are_faults_known.then_some(second * 300);
+                let redis = |id, stall| {
+                    let mut workload = crate::testing::container("redis", id, Bytes::mib(50), None);
+                    workload.group.memory = at(second, stall, faults);
+                    workload
+                };
+                let pair = vec![redis(1, 90_000), redis(2, 4_000)];
+                let mut snapshot = crate::testing::host(Bytes::mib(1000), pair, Vec::new());
+                snapshot.at = Millis(second * 1000);
+                state.estimates = estimate_all(&settings(), &state, &snapshot);
+            }
+            let heats: Vec<Heat> = state.estimates.values().map(|e| e.heat).collect();
+            let all = Heat::of_all(heats.iter().copied()).unwrap();
+            (heats[0].relative(all), heats[1].relative(all))
+        };
+        let (counted, not) = heats(true);
+        assert!((counted / not - 1.0).abs() < 0.1, "{counted} {not}");
+        let (counted, not) = heats(false);
+        assert!(counted / not > 3.0, "by what is counted alone: {counted} {not}");
     }
 
     /// One sample a second, and the last estimate.
@@ -559,8 +559,10 @@ mod tests {
             ..sample(Bytes::mib(100))
         };
         let first = estimate(&settings(), None, Millis(0), &memory(0), at(0, 0));
-        let waits =
-            |refaults, read| time_waited(&first, &memory(refaults), &at(1, read), Millis(1000));
+        let waits = |refaults, read| {
+            let waited = time_waited(&first, &memory(refaults), &at(1, read), Millis(1000));
+            waited.map(|w| w.each)
+        };
         assert_eq!(waits(512, 2), Some(0.5), "all of it came back");
         assert_eq!(waits(512, 4), Some(0.25), "half of what was read");
         assert_eq!(waits(0, 4), Some(0.0), "its own reading is no lack of memory");
@@ -592,8 +594,9 @@ mod tests {
                 let io = ctlmgr_model::Io { cpu_usec, ..Default::default() };
                 let user_usec = Some(second * 100_000);
                 let seen = Activity { io, user_usec, ..Activity::default() };
-                let (at, cpu_price) = (Millis(second * 1000), price_of_cpu(&host));
-                let look = Look { at, memory: &memory, seen, cpu_price, is_new: false };
+                let prices = Prices { cpu: price_of_cpu(&host), ..Prices::default() };
+                let at = Millis(second * 1000);
+                let look = Look { at, memory: &memory, seen, prices, is_new: false };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             Heat::of_all([last.unwrap().heat].into_iter()).is_some()
@@ -697,7 +700,7 @@ mod tests {
             let pressure = |usec| Some(Pressure { some: line(usec), full: line(usec) });
             memory.pressure = pressure(0);
             let (at, seen) = (Millis(0), Activity::default());
-            let look = Look { at, memory: &memory, seen, cpu_price: 0.0, is_new: true };
+            let look = Look { at, memory: &memory, seen, prices: Prices::default(), is_new: true };
             let first = super::estimate(&settings(), None, &look);
             prop_assert_eq!(first.basis, LIVING);
             // With all of it there its demand is the same, however it waits.

@@ -31,10 +31,12 @@ pub mod replay;
 mod scene;
 mod sequence;
 pub mod share;
+mod stall;
 mod state;
 #[cfg(test)]
 mod testing;
 mod throttle;
+mod toll;
 mod turns;
 mod verdict;
 mod waiting;

@@ -77,7 +77,13 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
     let settings = Settings::default();
     let group = &workload.group;
     let (memory, seen) = (&group.memory, group.activity);
-    let look = Look { at: Millis(0), memory, seen, cpu_price: 0.0, is_new: false };
+    let look = Look {
+        at: Millis(0),
+        memory,
+        seen,
+        prices: crate::demand::Prices::default(),
+        is_new: false,
+    };
     let mut estimate = estimate(&settings.memory, None, &look);
     estimate.stall.ppm = stall.map(|permille| u32::from(permille) * 1000);
     let weight = Weight::new(i64::from(weight)).expect("a weight between 1 and 10000");

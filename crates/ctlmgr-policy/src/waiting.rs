@@ -10,22 +10,49 @@
 //! Tasks that wait independently of each other, each for the part f of its time, make some = 1 − (1 − f)ⁿ
 //! and full = fⁿ. From both together follows f, without n: ln(1 − some) / ln(full) = ln(1 − f) / ln(f).
 //!
+//! How many there are then follows, too, from some = 1 − (1 − f)ⁿ, and with it what all together waited.
+//!
 //! # Algorithm
 //! The left side is taken within [`LEAST`]–1 − [`LEAST`]; the right one falls from infinity at f = 1 … to
 //! zero at f = 0 and is solved by bisection.
 //!
 //! # Properties
 //! Between full and some; for tasks that are independent it is f, however many there are; one task waits
-//! for as long as some does; it rises with both.
+//! for as long as some does; it rises with both. All together wait n · f, no less than some does.
 
 /// Less than this part of the time, a microsecond in a second, the kernel does not count.
 const LEAST: f64 = 1e-6;
 /// Halvings of the interval: to a part in a billion.
 const HALVINGS: u32 = 30;
 
+/// How much of its time a workload waited.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Waiting {
+    /// The part of its time, 0–1, that each task waited.
+    pub each: f64,
+    /// The parts of all tasks together: above 1 if there are many.
+    pub all: f64,
+}
+
+impl Waiting {
+    /// If some one waits for the part `some` of the time, and all that are not idle for the part `full`.
+    pub(crate) fn new(some: f64, full: f64) -> Waiting {
+        let each = of_each(some, full);
+        let some = some.clamp(0.0, 1.0 - LEAST);
+        let tasks =
+            if each < LEAST { 1.0 } else { (-some).ln_1p() / (-each.min(1.0 - LEAST)).ln_1p() };
+        Waiting { each, all: each * tasks.max(1.0) }
+    }
+
+    /// Only this part of it.
+    pub(crate) fn scaled(self, part: f64) -> Waiting {
+        Waiting { each: self.each * part, all: self.all * part }
+    }
+}
+
 /// The part of its time, 0–1, that each task waits, if some one waits for the part `some` of the time, and all
 /// that are not idle for the part `full`.
-pub(crate) fn of_each(some: f64, full: f64) -> f64 {
+fn of_each(some: f64, full: f64) -> f64 {
     if some < LEAST {
         return some.max(0.0);
     }
@@ -51,6 +78,7 @@ mod tests {
             let (some, full) = (1.0 - (1.0 - each).powi(tasks), each.powi(tasks));
             prop_assume!(full > LEAST && some < 1.0 - LEAST);
             prop_assert!((of_each(some, full) - each).abs() < 1e-6);
+            prop_assert!((Waiting::new(some, full).all - each * f64::from(tasks)).abs() < 1e-4);
         }
 
         #[test]
@@ -62,6 +90,8 @@ mod tests {
             prop_assert!(each >= full.min(1.0 - LEAST) - 1e-9 && each <= some + 1e-9, "{each}");
             prop_assert!(of_each((some + more).min(1.0), full) >= each - 1e-6);
             prop_assert!(of_each(some, (full + more).min(some)) >= each - 1e-6);
+            let waited = Waiting::new(some, full);
+            prop_assert!(waited.all >= waited.each && waited.all + 1e-5 >= some, "{waited:?}");
         }
     }
 
