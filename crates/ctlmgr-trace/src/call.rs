@@ -1,5 +1,8 @@
 //! The system call in which a task waits (`/proc/TID/syscall`, proc_pid_syscall(5)), where it moves data of a file.
 
+use std::fs::{File, read_link};
+use std::io::Read;
+
 use ctlmgr_host::Host;
 use nix::libc;
 
@@ -40,12 +43,25 @@ const ON: [(libc::c_long, bool); 4] = [
 /// preadv2 and pwritev2 take it for "where the file was left".
 const NOWHERE: u64 = u64::MAX;
 
+/// The place is in the first line.
+const MOST_TOLD: u64 = 256;
+
 /// Reads the call in which a task waits now; `None` for one that runs, waits elsewhere, or is gone.
 pub(crate) fn read(host: &Host, task: u32) -> Option<Call> {
     let line = parse(&host.read(&format!("proc/{task}/syscall")).ok()??)?;
     let Line { file, is_write, at } = line;
-    let at = at.or_else(|| position(&host.read(&format!("proc/{task}/fdinfo/{file}")).ok()??))?;
+    let at = at.or_else(|| position(&told(host, task, file)?))?;
     Some(Call { task, file, is_write, at })
+}
+
+/// The beginning of `/proc/TID/fdinfo/FD` of a file that has a path. Nothing else has places, and some of that is told of at any
+/// length: a line for each watch of an inotify.
+fn told(host: &Host, task: u32, file: u64) -> Option<String> {
+    let link = read_link(host.path(&format!("proc/{task}/fd/{file}"))).ok()?;
+    let told = File::open(host.path(&format!("proc/{task}/fdinfo/{file}"))).ok()?;
+    let mut text = String::new();
+    link.is_absolute().then(|| told.take(MOST_TOLD).read_to_string(&mut text).ok())??;
+    Some(text)
 }
 
 /// `0 0x3 0x7f… 0x1000 …`: the number of the call and its arguments.
@@ -63,7 +79,7 @@ pub(crate) fn parse(line: &str) -> Option<Line> {
     Some(Line { file, is_write, at: Some(at).filter(|at| *at != NOWHERE) })
 }
 
-/// `pos` of `/proc/TID/fdinfo/FD`. Of what has no places (sockets, pipes) it is zero, and stays so.
+/// `pos` of `/proc/TID/fdinfo/FD`.
 fn position(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
 }
@@ -94,6 +110,13 @@ mod tests {
     fn one_that_does_not_say_where_goes_on_where_the_file_was_left() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(dir.path().join("proc/9/fdinfo")).unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/9/fd")).unwrap();
+        let is = |what: &str| {
+            let fd = dir.path().join("proc/9/fd/3");
+            let _ = std::fs::remove_file(&fd);
+            std::os::unix::fs::symlink(what, fd).unwrap();
+        };
+        is("/data/x");
         let line = format!("{} 0x3 0x7f00 0x1000 0x0 0x0 0x0 0x1 0x1", libc::SYS_read);
         std::fs::write(dir.path().join("proc/9/syscall"), line).unwrap();
         let host = Host::fake(dir.path());
@@ -101,6 +124,11 @@ mod tests {
         std::fs::write(dir.path().join("proc/9/fdinfo/3"), "pos:\t8192\nflags:\t02\n").unwrap();
         let call = Call { task: 9, file: 3, is_write: false, at: 8192 };
         assert_eq!((read(&host, 9), read(&host, 10)), (Some(call), None));
+        let long = format!("pos:\t8192\n{}", "inotify wd:1\n".repeat(100_000));
+        std::fs::write(dir.path().join("proc/9/fdinfo/3"), long).unwrap();
+        assert_eq!(read(&host, 9), Some(call), "no more is read than the place");
+        is("anon_inode:inotify");
+        assert_eq!(read(&host, 9), None);
     }
 
     proptest! {

@@ -26,6 +26,7 @@
 //! nothing is said. It is not told which disk a file lies on: the part is the same for all disks of a cgroup.
 //! It needs `CAP_SYS_PTRACE`, and a processor for a few microseconds for each task at each look.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,6 +75,8 @@ struct Shared {
 struct Watched {
     path: CgroupPath,
     asked: Instant,
+    /// How often.
+    questions: u64,
     /// Since the last question.
     calls: Vec<Call>,
     read: Side,
@@ -159,7 +162,10 @@ impl Shared {
         let paths: Vec<(CgroupId, CgroupPath)> = {
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.retain(|_, w| now.saturating_duration_since(w.asked) < ASKED);
-            watched.iter().map(|(id, w)| (*id, w.path.clone())).collect()
+            let mut all: Vec<_> = watched.iter().collect();
+            // Those that start are asked for all the time, others now and then.
+            all.sort_by_key(|(_, w)| Reverse(w.questions));
+            all.into_iter().map(|(id, w)| (*id, w.path.clone())).collect()
         };
         let mut left = MOST_TASKS;
         for (id, path) in &paths {
@@ -195,20 +201,22 @@ impl Shared {
         let fresh = || Watched {
             path: dir.cgroup().clone(),
             asked: now,
+            questions: 0,
             calls: Vec::new(),
             read: Side::new(read),
             write: Side::new(written),
         };
         let w = watched.entry(dir.id()).or_insert_with(fresh);
         w.asked = now;
+        w.questions += 1;
         let (writes, reads) = std::mem::take(&mut w.calls).into_iter().partition(|c| c.is_write);
         w.read.follow(reads, read);
         w.write.follow(writes, written);
         for (_, moved) in disks {
-            moved.shape = Some(Shape {
-                read: w.read.requests(moved.reads, moved.read),
-                write: w.write.requests(moved.writes, moved.written),
-            });
+            let read = w.read.requests(moved.reads, moved.read);
+            let write = w.write.requests(moved.writes, moved.written);
+            let shape = Shape { read, write };
+            moved.shape = Some(shape).filter(|shape| *shape != Shape::default());
         }
     }
 }

@@ -41,6 +41,9 @@ pub struct Use {
     pub mix: Mix,
 }
 
+/// Characters, and how much of it each is, in per cent.
+type Parts = Vec<(Character, u32)>;
+
 /// Two of whom each takes twice as long beside the other are done no later than one after the other; so much more,
 /// in hundredths, is put down to measuring.
 const SHARING: u64 = 150;
@@ -53,7 +56,7 @@ const LITTLE: u32 = 20;
 
 impl Mix {
     /// Characters and parts in per cent.
-    fn parts(&self) -> Vec<(Character, u32)> {
+    fn parts(&self) -> Parts {
         let written = u32::from(self.written.0.min(100));
         vec![(self.read, 100 - written), (self.write, written)]
     }
@@ -92,29 +95,40 @@ impl Traits {
     pub fn conflict(&self, other: &Traits, penalties: &Penalties) -> u32 {
         let (Some(a), Some(b)) = (self.character, other.character) else { return 0 };
         let learned = penalties.learned_between(a, b);
-        match self.meets(other).filter(|_| self.may_use_disk() && other.may_use_disk()) {
-            Some(shared) => {
-                let on = |(a, b, part): &(Mix, Mix, u32)| {
-                    part * learned.unwrap_or_else(|| by_parts(&a.parts(), &b.parts(), penalties))
-                };
-                shared.iter().map(on).sum::<u32>().div_ceil(100)
-            }
-            None => learned.unwrap_or_else(|| by_parts(&self.parts(a), &other.parts(b), penalties)),
-        }
+        let met = self.encounters(other, a, b).into_iter();
+        let cost = |(x, y, part): (Parts, Parts, u32)| {
+            part * learned.unwrap_or_else(|| by_parts(&x, &y, penalties))
+        };
+        met.map(cost).sum::<u32>().div_ceil(100)
     }
 
-    /// Whether two take from each other only what each then has: they cost each other no more than each costs its
+    /// Whether two take from each other only what each then has: on no disk that both use they cost each other more than each costs its
     /// like, in the geometric mean (a sum of products of parts, by Cauchy and Schwarz), nor more than it costs to do
     /// one after the other. What a disk loses between sequential and random is on top of that. Where likes cost each
     /// other nothing there is nothing to compare with, and who costs something fights.
     pub fn shares(&self, other: &Traits, penalties: &Penalties) -> bool {
-        let cost = |a: &Traits, b: &Traits| u64::from(a.conflict(b, penalties));
-        let (each, alike) = (cost(self, other), cost(self, self) * cost(other, other));
-        each <= SHARING && 100 * each * each <= (100 + ROUNDING) * alike
+        let (Some(a), Some(b)) = (self.character, other.character) else { return true };
+        let cost = |a, b, x: &Parts, y: &Parts| {
+            let learned = penalties.learned_between(a, b);
+            u64::from(learned.unwrap_or_else(|| by_parts(x, y, penalties)))
+        };
+        self.encounters(other, a, b).iter().all(|(x, y, _)| {
+            let (each, alike) = (cost(a, b, x, y), cost(a, a, x, x) * cost(b, b, y, y));
+            each <= SHARING && 100 * each * each <= (100 + ROUNDING) * alike
+        })
+    }
+
+    /// What both do on each disk that both use, and in per cent how much of what they do that is; everything, if disks are
+    /// not known.
+    fn encounters(&self, other: &Traits, a: Character, b: Character) -> Vec<(Parts, Parts, u32)> {
+        match self.meets(other).filter(|_| self.may_use_disk() && other.may_use_disk()) {
+            Some(shared) => shared.iter().map(|(x, y, n)| (x.parts(), y.parts(), *n)).collect(),
+            None => vec![(self.parts(a), other.parts(b), 100)],
+        }
     }
 
     /// Characters and parts in per cent: one, or those of its two directions.
-    fn parts(&self, character: Character) -> Vec<(Character, u32)> {
+    fn parts(&self, character: Character) -> Parts {
         match self.mix.filter(|_| character == Character::Mixed) {
             Some(mix) => mix.parts(),
             None => vec![(character, 100)],

@@ -43,3 +43,24 @@ fn who_takes_more_from_another_than_its_like_does_fights_it() {
     assert!(shares(&one(RandomRead), &one(SequentialWrite)), "they do not meet");
     assert!(!shares(&one(RandomRead), &one(SequentialRead)));
 }
+
+/// How little one does on a disk is no reason to let it ruin there whoever does all of its work on it.
+#[test]
+fn who_does_a_part_of_its_work_on_a_disk_fights_there_as_if_it_were_all() {
+    use Character::{RandomRead, SequentialRead};
+    let on = |character, parts: &[(u32, u8)]| {
+        let mut disks = [None; ctlmgr_model::DISKS];
+        let mix = Mix { read: character, write: character, written: Percent(0) };
+        for (place, (minor, part)) in disks.iter_mut().zip(parts) {
+            let disk = ctlmgr_model::Disk { major: 8, minor: *minor };
+            *place = Some(Use { disk, part: Percent(*part), mix });
+        }
+        Traits { character: Some(character), disks, ..Traits::default() }
+    };
+    let (database, reader) =
+        (on(RandomRead, &[(0, 100)]), on(SequentialRead, &[(0, 34), (16, 66)]));
+    let none = Penalties::default();
+    assert_eq!(database.conflict(&reader, &none), 68);
+    assert!(!database.shares(&reader, &none) && !reader.shares(&database, &none));
+    assert!(reader.shares(&reader, &none) && database.shares(&database, &none));
+}
