@@ -12,7 +12,7 @@ use crate::host_knob;
 use crate::properties::{BESIDE, Property, property};
 use crate::systemd::{UnitError, UnitProperties};
 
-/// A reclaim step stops asking for more after this time; the next plan sees how far it came.
+/// Whoever reclaims stops asking for more after this time; the next plan sees how far it came.
 pub const RECLAIM_TIME: Duration = Duration::from_secs(2);
 
 /// Use this far above a memory.high is what the kernel itself lets pass for a moment.
@@ -92,12 +92,13 @@ impl<U: UnitProperties> Actuator<U> {
         }
     }
 
-    /// Reclaims `amount` from a cgroup, at most `chunk` at a time.
+    /// Reclaims `amount` from a cgroup, at most `chunk` at a time; asks for no more once `deadline` is over.
     pub async fn reclaim(
         &self,
         (path, id): (&CgroupPath, CgroupId),
         amount: Bytes,
         chunk: Bytes,
+        deadline: Instant,
     ) -> Outcome {
         let dir = match self.open(path, id) {
             Ok(Some(dir)) => dir,
@@ -105,7 +106,7 @@ impl<U: UnitProperties> Actuator<U> {
             Err(error) => return Outcome::Failed(chain(&error)),
         };
         // memory.reclaim works in the writer and may take seconds: never on the loop's threads.
-        tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk))
+        tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk, deadline))
             .await
             .unwrap_or_else(|panic| Err(ActError::Worker(panic.to_string())))
             .unwrap_or_else(|error| Outcome::Failed(chain(&error)))
@@ -304,10 +305,14 @@ fn outlives_cgroup(path: &CgroupPath) -> bool {
     path.unit().is_some_and(|unit| !unit.ends_with(".scope"))
 }
 
-fn reclaim(dir: &CgroupDir, amount: Bytes, chunk: Bytes) -> Result<Outcome, ActError> {
-    let started = Instant::now();
+fn reclaim(
+    dir: &CgroupDir,
+    amount: Bytes,
+    chunk: Bytes,
+    deadline: Instant,
+) -> Result<Outcome, ActError> {
     let mut done = Bytes::ZERO;
-    while done < amount && started.elapsed() < RECLAIM_TIME {
+    while done < amount && Instant::now() < deadline {
         let ask = chunk.min(amount - done);
         match dir.write("memory.reclaim", &ask.0.to_string()) {
             Ok(true) => done = done + ask,

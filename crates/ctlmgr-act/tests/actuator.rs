@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ctlmgr_act::{Actuator, Property, UnitError, UnitProperties};
+use ctlmgr_act::{Actuator, Property, RECLAIM_TIME, UnitError, UnitProperties};
 use ctlmgr_host::Host;
 use ctlmgr_model::*;
 use ctlmgr_testkit::FakeHost;
@@ -101,6 +101,10 @@ impl World {
     }
 }
 
+fn soon() -> std::time::Instant {
+    std::time::Instant::now() + RECLAIM_TIME
+}
+
 #[tokio::test]
 async fn units_go_through_the_manager_and_files_do_not() {
     let w = world(None);
@@ -187,7 +191,7 @@ async fn freezing_goes_past_the_manager() {
 async fn reclaim_writes_bounded_chunks() {
     let w = world(None);
     let target = (&CgroupPath::new(SCOPE), w.id(SCOPE));
-    let outcome = w.actuator.reclaim(target, Bytes::mib(5), Bytes::mib(2)).await;
+    let outcome = w.actuator.reclaim(target, Bytes::mib(5), Bytes::mib(2), soon()).await;
     assert_eq!(outcome, Outcome::Reclaimed(Bytes::mib(5)));
     let last = w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.reclaim"));
     assert_eq!(last, (1u64 << 20).to_string(), "two chunks and the rest");

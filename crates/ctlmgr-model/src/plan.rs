@@ -68,6 +68,16 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// How much memory it asks for; `None` if it is no reclaim.
+    pub fn amount_to_reclaim(&self) -> Option<Bytes> {
+        match self {
+            Action::Reclaim { amount, .. } => Some(*amount),
+            _ => None,
+        }
+    }
+}
+
 /// Something that can be asked to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -305,7 +315,8 @@ pub enum Outcome {
     Reclaimed(Bytes),
     /// The cgroup was gone, or another one had its path.
     Vanished,
-    /// Not written: use had grown beyond a limit that must not lie below it.
+    /// Not done, because the host changed meanwhile: use had grown beyond a limit that must not lie below it, or others
+    /// had been reclaimed from for too long.
     Overtaken,
     /// Read back something else: another writer.
     Overridden(Value),

@@ -16,7 +16,7 @@
 //!
 //! # Properties (tested here and in the closed loop of the testkit)
 //! Pure; in a steady world the second plan has no `Set`; a change under the hysteresis is not
-//! written; at most one write per knob and second; Σ memory.low of workloads ≤ capacity up to
+//! written; at most one write per knob and reading of the quick pace; Σ memory.low of workloads ≤ capacity up to
 //! hysteresis; a knob that no plan wants any more is given back; a value that another writer set
 //! stays, unless the settings say otherwise; with a gap in the reading no step takes anything from
 //! anybody.

@@ -33,7 +33,7 @@ pub enum Event {
         step: Box<Step>,
         /// Its outcome.
         outcome: Outcome,
-        /// When it was learned.
+        /// When it was decided, or, of memory that was reclaimed, when that was over.
         at: Millis,
     },
 }

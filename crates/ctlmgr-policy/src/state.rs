@@ -46,6 +46,8 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Written {
     pub(crate) saved: Saved,
+    /// When it was decided, which is when the host was read: a write that takes a while must not cost the next reading
+    /// its say.
     pub(crate) at: Millis,
     /// How it was moved to and fro.
     #[serde(default)]
@@ -77,8 +79,8 @@ mod pairs {
 
 /// Who was asked to give up memory is let off after this time.
 const ASKED_FOR: Millis = Millis(30_000);
-/// Least time between two writes of one knob.
-pub(crate) const WRITE_INTERVAL: Millis = Millis(1000);
+/// Least time between two decisions to write one knob: a little less than the pace of readings, so that each may.
+pub(crate) const WRITE_INTERVAL: Millis = Millis(900);
 
 /// `None` for a list, which is not of this job.
 fn release(saved: &Saved) -> Option<Step> {
@@ -119,7 +121,7 @@ impl State {
         self.overridden = now;
     }
 
-    /// Learns what became of a step at time `at`.
+    /// Learns what became of a step that was decided at time `at`.
     ///
     /// A write that failed or was not read back may still come through: either value is ours. One
     /// whose cgroup vanished is remembered too, so that its line in the journal is given up later.

@@ -8,7 +8,7 @@ use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
 
-use crate::daemon::{Daemon, Last};
+use crate::daemon::{Daemon, Last, Writing};
 use crate::workers::{self, Report, Work};
 
 impl<U: UnitProperties> Daemon<U> {
@@ -40,7 +40,7 @@ impl<U: UnitProperties> Daemon<U> {
                 }
             }
             Report::Written(outcomes) => match self.busy.writing.take() {
-                Some(_) => self.learn(outcomes),
+                Some(writing) => self.learn(outcomes, writing.decided_at),
                 // Undo has waited for this writer and put back what it wrote: nothing is ours.
                 None => {
                     outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));
@@ -86,14 +86,16 @@ impl<U: UnitProperties> Daemon<U> {
         self.history.look(&plan);
         self.last = Some(Last { plan, host, gaps });
         match self.settings.memory.mode {
-            Mode::Act if violations.is_empty() && self.journal.is_some() => self.act(steps),
+            Mode::Act if violations.is_empty() && self.journal.is_some() => {
+                self.act(steps, snapshot.at);
+            }
             // Whatever is wrong with the plan, to give back what is held is right.
-            Mode::Act if self.journal.is_some() => self.act(only_releases(steps)),
+            Mode::Act if self.journal.is_some() => self.act(only_releases(steps), snapshot.at),
             _ => steps.into_iter().for_each(|step| self.remember(step, None)),
         }
     }
 
-    fn act(&mut self, steps: Vec<Step>) {
+    fn act(&mut self, steps: Vec<Step>, decided_at: Millis) {
         let Some(journal) = &self.journal else { return };
         let Work { mut writes, mut reclaims, stops } = Work::of(steps);
         // A dip is a write, and a knob has one writer.
@@ -103,7 +105,8 @@ impl<U: UnitProperties> Daemon<U> {
         // While the writer is busy the plan is made of old values; the next reading plans anew.
         if !writes.is_empty() && self.busy.writing.is_none() {
             let (actuator, done) = (self.actuator.clone(), self.reports.clone());
-            self.busy.writing = Some(workers::write(actuator, journal.clone(), writes, done));
+            let task = workers::write(actuator, journal.clone(), writes, done);
+            self.busy.writing = Some(Writing { task, decided_at });
         }
         if !reclaims.is_empty() && !self.busy.reclaiming {
             self.busy.reclaiming = true;
@@ -122,10 +125,9 @@ impl<U: UnitProperties> Daemon<U> {
         }
     }
 
-    fn learn(&mut self, outcomes: Vec<(Step, Outcome)>) {
-        let at = self.now();
-        self.learned_at = at;
-        outcomes.into_iter().for_each(|(step, outcome)| self.learn_one(step, outcome, at));
+    fn learn(&mut self, outcomes: Vec<(Step, Outcome)>, decided_at: Millis) {
+        self.learned_at = self.now();
+        outcomes.into_iter().for_each(|(step, outcome)| self.learn_one(step, outcome, decided_at));
     }
 
     fn learn_one(&mut self, step: Step, outcome: Outcome, at: Millis) {
@@ -168,7 +170,7 @@ impl<U: UnitProperties> Daemon<U> {
                 debug!(%path, bytes = bytes.0, reason, "reclaimed");
             }
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
-            Outcome::Overtaken => debug!(%path, %step, "use grew beyond it meanwhile"),
+            Outcome::Overtaken => debug!(%path, %step, "not done: the host changed meanwhile"),
             Outcome::Overridden(value) => {
                 self.counters.overrides += u64::from(!is_found_later(step, value));
                 warn!(%path, %value, %step, "another writer was there at once");

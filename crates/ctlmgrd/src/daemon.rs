@@ -50,9 +50,16 @@ pub(crate) struct Last {
 #[derive(Default)]
 pub(crate) struct Busy {
     pub sensing_since: Option<Instant>,
-    pub writing: Option<JoinHandle<()>>,
+    pub writing: Option<Writing>,
     pub reclaiming: bool,
     pub stopping: bool,
+}
+
+/// Knobs that are being written.
+pub(crate) struct Writing {
+    pub task: JoinHandle<()>,
+    /// When what is written was decided.
+    pub decided_at: Millis,
 }
 
 /// All state of the daemon.
@@ -301,7 +308,7 @@ impl<U: UnitProperties> Daemon<U> {
     /// The journal cannot be read, so nothing was put back.
     pub(crate) async fn put_back(&mut self, which: fn(Knob) -> bool) -> Result<Vec<Reverted>> {
         if let Some(writing) = self.busy.writing.take() {
-            let _ = notify::attended(writing).await;
+            let _ = notify::attended(writing.task).await;
         }
         let Some(journal) = &self.journal else { return Ok(Vec::new()) };
         // Nothing is frozen or pinned in the midst of it, and after it only once acting begins anew.

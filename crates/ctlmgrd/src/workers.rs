@@ -3,13 +3,14 @@
 //! At most one of each kind is under way, so each knob has one writer and a slow kernel delays
 //! only its own kind. Results come back to the loop as events.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ctlmgr_act::{Actuator, RECLAIM_TIME, Stopper, UnitProperties};
 use ctlmgr_host::chain;
 use ctlmgr_model::{
-    Action, Bytes, CgroupId, CgroupPath, Knob, Millis, Outcome, Saved, Snapshot, Step, Undone,
+    Action, Bytes, CgroupId, CgroupPath, Knob, Millis, Outcome, Rung, Saved, Snapshot, Step, Undone,
     Value,
 };
 use ctlmgr_sense::{Glance, Query, Sensor};
@@ -102,13 +103,16 @@ pub(crate) fn write<U: UnitProperties>(
     })
 }
 
-/// Reclaims, one target after the other.
+/// Reclaims, one target after the other, where most is to be had first. What is not begun in time is dropped: the
+/// next reading says whom to take from by then.
 pub(crate) fn reclaim<U: UnitProperties>(
     actuator: Arc<Actuator<U>>,
     journal: SharedJournal,
-    steps: Vec<Step>,
+    mut steps: Vec<Step>,
     done: Sender<Report>,
 ) {
+    // What is asked for another reason than that memory is short is little, and must not be what is dropped.
+    steps.sort_by_key(|s| (s.rung == Rung::Reclaim, Reverse(s.action.amount_to_reclaim())));
     tokio::spawn(async move {
         let outcomes = carry_out(&actuator, &journal, steps).await;
         let _ = done.send(Report::Reclaimed(outcomes)).await;
@@ -121,9 +125,13 @@ async fn carry_out<U: UnitProperties>(
     steps: Vec<Step>,
 ) -> Vec<(Step, Outcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
-    // For all dips together: meanwhile nobody's limit is raised.
+    // For all reclaim together: by then the host is another, and no dip lets a limit be raised meanwhile.
     let deadline = Instant::now() + RECLAIM_TIME;
     for step in steps {
+        if step.action.amount_to_reclaim().is_some() && Instant::now() >= deadline {
+            outcomes.push((step, Outcome::Overtaken));
+            continue;
+        }
         let outcome = carry_out_one(actuator, journal, &step, deadline).await;
         outcomes.push((step, outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")))));
     }
@@ -151,7 +159,7 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
             Ok(Outcome::Reclaimed(done))
         }
         (Action::Reclaim { amount, chunk }, _) => {
-            Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk).await)
+            Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk, deadline).await)
         }
         (Action::Release { knob, prior, .. }, _) => {
             release(actuator, journal, (&step.path, *knob), (*prior).into()).await
