@@ -15,6 +15,19 @@ use crate::systemd::{UnitError, UnitProperties};
 /// Whoever reclaims stops asking for more after this time; the next plan sees how far it came.
 pub const RECLAIM_TIME: Duration = Duration::from_secs(2);
 
+/// What is asked of memory.reclaim.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// How much in all.
+    pub amount: Bytes,
+    /// How much at a time.
+    pub chunk: Bytes,
+    /// Whether page cache only; of a kernel that cannot tell nothing is taken.
+    pub only_cache: bool,
+    /// No more is asked for from then on.
+    pub deadline: Instant,
+}
+
 /// Use this far above a memory.high is what the kernel itself lets pass for a moment.
 const BESIDE_LIMIT: Bytes = Bytes::mib(4);
 
@@ -92,21 +105,15 @@ impl<U: UnitProperties> Actuator<U> {
         }
     }
 
-    /// Reclaims `amount` from a cgroup, at most `chunk` at a time; asks for no more once `deadline` is over.
-    pub async fn reclaim(
-        &self,
-        (path, id): (&CgroupPath, CgroupId),
-        amount: Bytes,
-        chunk: Bytes,
-        deadline: Instant,
-    ) -> Outcome {
+    /// Reclaims from a cgroup.
+    pub async fn reclaim(&self, (path, id): (&CgroupPath, CgroupId), ask: Ask) -> Outcome {
         let dir = match self.open(path, id) {
             Ok(Some(dir)) => dir,
             Ok(None) => return Outcome::Vanished,
             Err(error) => return Outcome::Failed(chain(&error)),
         };
         // memory.reclaim works in the writer and may take seconds: never on the loop's threads.
-        tokio::task::spawn_blocking(move || reclaim(&dir, amount, chunk, deadline))
+        tokio::task::spawn_blocking(move || reclaim(&dir, ask))
             .await
             .unwrap_or_else(|panic| Err(ActError::Worker(panic.to_string())))
             .unwrap_or_else(|error| Outcome::Failed(chain(&error)))
@@ -305,23 +312,25 @@ fn outlives_cgroup(path: &CgroupPath) -> bool {
     path.unit().is_some_and(|unit| !unit.ends_with(".scope"))
 }
 
-fn reclaim(
-    dir: &CgroupDir,
-    amount: Bytes,
-    chunk: Bytes,
-    deadline: Instant,
-) -> Result<Outcome, ActError> {
+fn reclaim(dir: &CgroupDir, ask: Ask) -> Result<Outcome, ActError> {
     let mut done = Bytes::ZERO;
-    while done < amount && Instant::now() < deadline {
-        let ask = chunk.min(amount - done);
-        match dir.write("memory.reclaim", &ask.0.to_string()) {
-            Ok(true) => done = done + ask,
+    while done < ask.amount && Instant::now() < ask.deadline {
+        let next = ask.chunk.min(ask.amount - done);
+        // Nothing is swapped at swappiness 0 (kernel: admin-guide/cgroup-v2.rst, memory.reclaim).
+        let words = if ask.only_cache { " swappiness=0" } else { "" };
+        match dir.write("memory.reclaim", &format!("{}{words}", next.0)) {
+            Ok(true) => done = done + next,
             Ok(false) => return Ok(Outcome::Vanished),
-            Err(error) if is_partial(&error) => break,
+            Err(error) if is_partial(&error) || (ask.only_cache && is_unknown(&error)) => break,
             Err(error) => return Err(error.into()),
         }
     }
     Ok(Outcome::Reclaimed(done))
+}
+
+/// EINVAL: a kernel that cannot be told to take page cache only.
+fn is_unknown(error: &HostError) -> bool {
+    matches!(error, HostError::Write { source, .. } if source.kind() == std::io::ErrorKind::InvalidInput)
 }
 
 /// EAGAIN: less than asked was there to take. EINTR: we are asked to stop. Neither is a fault.

@@ -11,7 +11,7 @@ mod properties;
 mod stop;
 mod systemd;
 
-pub use actuator::{Actuator, RECLAIM_TIME};
+pub use actuator::{Actuator, Ask, RECLAIM_TIME};
 pub use dip::Dip;
 pub use properties::{Property, property};
 pub use stop::Stopper;

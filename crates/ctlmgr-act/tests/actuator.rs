@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ctlmgr_act::{Actuator, Property, RECLAIM_TIME, UnitError, UnitProperties};
+use ctlmgr_act::{Actuator, Ask, Property, RECLAIM_TIME, UnitError, UnitProperties};
 use ctlmgr_host::Host;
 use ctlmgr_model::*;
 use ctlmgr_testkit::FakeHost;
@@ -101,8 +101,9 @@ impl World {
     }
 }
 
-fn soon() -> std::time::Instant {
-    std::time::Instant::now() + RECLAIM_TIME
+fn ask(amount: u64, chunk: u64) -> Ask {
+    let (amount, chunk) = (Bytes::mib(amount), Bytes::mib(chunk));
+    Ask { amount, chunk, only_cache: false, deadline: std::time::Instant::now() + RECLAIM_TIME }
 }
 
 #[tokio::test]
@@ -191,7 +192,7 @@ async fn freezing_goes_past_the_manager() {
 async fn reclaim_writes_bounded_chunks() {
     let w = world(None);
     let target = (&CgroupPath::new(SCOPE), w.id(SCOPE));
-    let outcome = w.actuator.reclaim(target, Bytes::mib(5), Bytes::mib(2), soon()).await;
+    let outcome = w.actuator.reclaim(target, ask(5, 2)).await;
     assert_eq!(outcome, Outcome::Reclaimed(Bytes::mib(5)));
     let last = w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.reclaim"));
     assert_eq!(last, (1u64 << 20).to_string(), "two chunks and the rest");

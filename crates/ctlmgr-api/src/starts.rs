@@ -83,6 +83,9 @@ pub struct Queue {
     pub waiting: Vec<Waiting>,
     /// Who starts.
     pub starting: Vec<Starting>,
+    /// Whose starts were over within the last minute.
+    #[serde(default)]
+    pub over: Vec<String>,
     /// Starts since the daemon started, and how many of them waited.
     pub counters: StartCounters,
 }

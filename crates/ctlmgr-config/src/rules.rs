@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ctlmgr_model::{ClassName, Origin, Rule, RuleEffect, Selector, SelectorField, Weight};
+use ctlmgr_model::{Bytes, ClassName, Origin, Rule, RuleEffect, Selector, SelectorField, Weight};
 use toml::de::DeTable;
 
 use crate::field::{Field, Source};
@@ -11,6 +11,9 @@ use crate::{Fault, keys};
 
 /// Where what was asked for at run time is kept.
 const RUN_TIME: &str = "run/ctlmgr/config.d/";
+
+/// No workload lives with less: whoever promises less meant another unit.
+const LEAST: Bytes = Bytes::mib(1);
 
 /// A rule whose class is not looked up yet: a later fragment may define it.
 pub(crate) struct RuleText {
@@ -65,8 +68,12 @@ impl Draft {
             "class" => {
                 self.class = Some((field.text("the name of a class")?.to_owned(), field.origin()));
             }
-            "promise" => self.effect.promise = Some(field.bytes()?),
-            "floor" => self.effect.floor = Some(field.bytes()?),
+            "promise" => self.effect.promise = Some(field.bytes_within(LEAST, Bytes(u64::MAX))?),
+            // None at all is what takes back that of another rule.
+            "floor" => match field.bytes()? {
+                Bytes::ZERO => self.effect.floor = Some(Bytes::ZERO),
+                _ => self.effect.floor = Some(field.bytes_within(LEAST, Bytes(u64::MAX))?),
+            },
             _ => self.effect.managed = Some(field.boolean()?),
         }
         Ok(())

@@ -143,6 +143,9 @@ pub struct MemorySample {
     pub current: Bytes,
     /// `memory.swap.current`; zero where swap accounting is absent.
     pub swap: Bytes,
+    /// `memory.swap.max`; no limit in recordings from before it was read.
+    #[serde(default)]
+    pub swap_max: Limit,
     /// `memory.min`, as read.
     pub min: Bytes,
     /// `memory.low`, as read.
@@ -185,6 +188,11 @@ impl MemorySample {
     /// What is in memory and counts as in use: page cache only as far as the kernel holds it for active.
     pub fn working_set(&self) -> Bytes {
         self.anon + self.shmem + self.active_file + self.kernel
+    }
+
+    /// How much more of it may go to swap by its own limit; `None` without one.
+    pub fn swap_left(&self) -> Option<Bytes> {
+        self.swap_max.bytes().map(|most| most - self.swap)
     }
 
     /// Page cache, shared memory without.

@@ -58,6 +58,9 @@ pub enum Action {
         amount: Bytes,
         /// How much per write.
         chunk: Bytes,
+        /// Whether to take page cache only (`swappiness=0`, Linux 6.9): a kernel that cannot is asked for nothing.
+        #[serde(default)]
+        only_cache: bool,
     },
     /// Stop the workload in good order. Nothing can undo this.
     Stop {
@@ -161,7 +164,12 @@ impl fmt::Display for Step {
                 let (ours, prior) = (knob.words(ours.clone()), knob.words(prior.clone()));
                 write!(f, "{} {knob}: {ours} given back, {prior} as before", self.path)
             }
-            Action::Reclaim { amount, .. } => write!(f, "{} reclaim {amount}", self.path),
+            Action::Reclaim { amount, only_cache: false, .. } => {
+                write!(f, "{} reclaim {amount}", self.path)
+            }
+            Action::Reclaim { amount, .. } => {
+                write!(f, "{} reclaim {amount} of page cache", self.path)
+            }
             Action::Stop { grace, .. } => {
                 write!(f, "{} stop, killed after {} s", self.path, grace.0 / 1000)
             }
@@ -297,12 +305,23 @@ pub struct Plan {
     pub at: Millis,
     /// The capacity and how it came about.
     pub account: CapacityAccount,
+    /// Whether the kernel took memory by itself of late although all that is asked for is there: somebody's page cache
+    /// crowds out that of others.
+    #[serde(default)]
+    pub is_swept: bool,
     /// One entry per workload and bystander, by name.
     pub verdicts: Vec<Verdict>,
     /// What to do, in order.
     pub steps: Vec<Step>,
     /// Promises and labels that could not be followed, each in words.
     pub complaints: Vec<String>,
+}
+
+impl Plan {
+    /// Whether the host is worth a look every second: contention is there or near, or page cache crowds out others.
+    pub fn is_tight(&self) -> bool {
+        self.account.is_near_contention() || self.is_swept
+    }
 }
 
 /// What became of a step.

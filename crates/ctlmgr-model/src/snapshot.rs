@@ -1,8 +1,10 @@
 //! What the sensors saw at one moment.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Group, Millis, Oomd, Workload};
+use crate::{Bytes, CgroupPath, Group, Millis, Oomd, Workload};
 
 /// One line of a PSI file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -48,6 +50,10 @@ pub struct HostSample {
     pub mem_available: Bytes,
     /// Page cache on the file LRU lists: what reclaim gets without swapping.
     pub reclaimable_cache: Bytes,
+    /// Pages that the kernel has taken by itself, in the background, since boot (`pgsteal_kswapd`); absent where it
+    /// cannot be told.
+    #[serde(default)]
+    pub stolen: Option<u64>,
     /// `SwapTotal`.
     pub swap_total: Bytes,
     /// `SwapFree`.
@@ -100,6 +106,9 @@ pub struct Snapshot {
     pub bystanders: Vec<Group>,
     /// Ancestors of the workloads, without the root.
     pub ancestors: Vec<Group>,
+    /// What is still on account of each ancestor for cgroups that were removed from it: page cache mostly.
+    #[serde(default)]
+    pub dead: BTreeMap<CgroupPath, Bytes>,
     /// When systemd-oomd kills.
     #[serde(default)]
     pub oomd: Oomd,

@@ -215,7 +215,11 @@ fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
         })
         .sum();
     let is_probed = plan.steps.iter().any(|s| s.rung == Rung::Probe);
-    let is_needless = (is_probed || sum > Bytes::ZERO) && !plan.account.is_contended();
+    let takes_cache = |s: &Step| matches!(s.action, Action::Reclaim { only_cache: true, .. });
+    let takes_other = plan.steps.iter().any(|s| s.rung == Rung::Reclaim && !takes_cache(s));
+    let takes_any = sum > Bytes::ZERO;
+    let is_needless =
+        !plan.account.is_contended() && (is_probed || takes_other || (takes_any && !plan.is_swept));
     let is_excessive = sum > settings.memory.reclaim_per_cycle;
     (is_needless || is_excessive).then_some(Violation::GratuitousReclaim(sum))
 }

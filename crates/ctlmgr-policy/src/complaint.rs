@@ -3,22 +3,18 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupPath, Group, Knob, OnOverride, Percent, Settings, Snapshot,
-    Source, VerdictKind,
+    Bytes, CapacityAccount, CgroupPath, Group, Knob, OnOverride, Settings, Snapshot, Source,
+    VerdictKind,
 };
 
 use crate::aging;
+use crate::floors::{Floor, Refused, grant};
 use crate::memory::read;
 use crate::oomd;
 use crate::state::State;
 use crate::verdict::Party;
 
-/// Hard protection is given for floors up to this part of the capacity …
-const FLOOR_PART: Percent = Percent(80);
-/// … and taken away above this one, so that a capacity that breathes does not make it flap.
-const FLOOR_PART_AT_MOST: Percent = Percent(90);
-
-/// So many are named in one line.
+/// So many are named, each in a line.
 const NAMED: usize = 5;
 
 /// What could not be followed, and who else writes.
@@ -81,7 +77,7 @@ pub(crate) fn troubles(
     if asked > account.headroom {
         out.push(format!("a headroom of {asked} is too much here; {} is kept", account.headroom));
     }
-    out.extend(refused_floors(hard_at_most(state, account), parties));
+    out.extend(refused_floors(state, account, parties));
     out.extend(oomd::warnings(snapshot));
     if !snapshot.gaps.is_empty() {
         out.push("not everything could be read, so nothing is taken from anybody".to_owned());
@@ -90,32 +86,21 @@ pub(crate) fn troubles(
 }
 
 /// Floors that cannot be hard, by name, and what would have to give.
-fn refused_floors(most: Bytes, parties: &[Party<'_>]) -> Option<String> {
+fn refused_floors(state: &State, account: &CapacityAccount, parties: &[Party<'_>]) -> Vec<String> {
     let is_meant = |p: &&Party<'_>| p.kind == VerdictKind::Workload && p.entitlement.managed;
     let floor = |p: &Party<'_>| {
         let floor = p.entitlement.floor;
         p.group.memory.max.bytes().map_or(floor, |max| floor.min(max))
     };
-    let managed = parties.iter().filter(is_meant).map(|p| (floor(p), &p.name));
-    let mut floors: Vec<_> = managed.filter(|(floor, _)| *floor > Bytes::ZERO).collect();
-    let sum: Bytes = floors.iter().map(|(floor, _)| *floor).sum();
-    if sum <= most {
-        return None;
-    }
-    floors.sort_by_key(|(floor, name)| (std::cmp::Reverse(*floor), *name));
-    let named: Vec<String> =
-        floors.iter().take(NAMED).map(|(floor, name)| format!("{name} {floor}")).collect();
-    let rest = if floors.len() > NAMED { ", …" } else { "" };
-    Some(format!(
-        "floors of {sum} in all ({}{rest}) are refused as hard protection, {most} can be covered: \
-         they would have to give {}; until then memory.low keeps them as far as it can",
-        named.join(", "),
-        sum - most
-    ))
-}
-
-/// Most that may be given to floors as hard protection.
-pub(crate) fn hard_at_most(state: &State, account: &CapacityAccount) -> Bytes {
-    let is_given = state.has_any(Knob::MemoryMin);
-    account.capacity.scaled(if is_given { FLOOR_PART_AT_MOST } else { FLOOR_PART })
+    let floors = parties.iter().filter(is_meant).map(|p| Floor {
+        group: p.group,
+        name: &p.name,
+        weight: p.entitlement.weight,
+        amount: floor(p),
+    });
+    let (_, refused) = grant(state, account, floors.collect());
+    let named = refused.iter().take(NAMED).map(Refused::words);
+    let rest = (refused.len() > NAMED)
+        .then(|| format!("{} floors more are refused", refused.len() - NAMED));
+    named.chain(rest).collect()
 }

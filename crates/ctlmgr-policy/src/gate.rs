@@ -82,6 +82,8 @@ pub struct Starting {
 pub struct Ground {
     /// Part of the last 10 s in which all tasks waited for the disk, in per cent.
     pub io_full_pct: Option<f32>,
+    /// The same when the first of those that start now began: what others do to the disk.
+    pub io_full_before_pct: Option<f32>,
     /// The same for memory.
     pub memory_full_pct: Option<f32>,
     /// Processors, in thousandths.
@@ -240,13 +242,16 @@ impl Look<'_> {
 
     /// Whether the machine has not too much to do already. One start that uses the disk makes everything wait
     /// for it for most of the time, where nothing else happens: what it costs others to join it is what
-    /// penalties are for, and pressure tells nothing.
+    /// penalties are for, and pressure since then tells nothing. Where everything waited for the disk before, starts go one
+    /// after the other.
     fn is_calm(&self, w: &Waiting) -> Result<(), (String, Vec<String>)> {
         let ground = &self.queue.ground;
         let is_explained = self.starting.iter().any(|s| s.traits.may_use_disk());
-        let counts = w.traits.may_use_disk() && !is_explained;
+        // What there was before them they do not explain either.
+        let io = if is_explained { ground.io_full_before_pct } else { ground.io_full_pct };
+        let io = io.filter(|_| w.traits.may_use_disk());
         let limits = [
-            ("the disk", ground.io_full_pct.filter(|_| counts), self.settings.io_full),
+            ("the disk", io, self.settings.io_full),
             ("memory", ground.memory_full_pct, self.settings.memory_full),
         ];
         for (what, pct, most) in limits {

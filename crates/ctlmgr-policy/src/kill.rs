@@ -128,7 +128,7 @@ fn ask(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, reason: &str) -> Step {
     let chunk = scene.settings.reclaim_chunk;
     let amount = keeping.party.group.memory.current.scaled(ASKED).page_floor();
     let reason = format!("asked by its memory pressure to give up memory: {reason}");
-    step(keeping, Action::Reclaim { amount, chunk }, reason)
+    step(keeping, Action::Reclaim { amount, chunk, only_cache: false }, reason)
 }
 
 fn stop(

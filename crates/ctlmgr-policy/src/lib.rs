@@ -13,6 +13,7 @@ pub mod cpu_use;
 mod demand;
 mod entitlement;
 mod feedback;
+mod floors;
 mod freeze;
 pub mod gate;
 mod heat;

@@ -29,14 +29,15 @@ use ctlmgr_model::{
 };
 
 use crate::aging::age;
-use crate::complaint::{complaints, hard_at_most, overridden, troubles};
+use crate::complaint::{complaints, overridden, troubles};
 use crate::cover;
 use crate::demand::estimate_all;
+use crate::floors::{Floor, grant};
 use crate::freeze::{AWAKE, Frozen};
 use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
-use crate::scene::{Keeping, Scene};
+use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
 use crate::verdict::{Party, parties, verdicts};
@@ -58,7 +59,8 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     complaints.extend(troubles(settings, &state, snapshot, &account, &parties));
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, &account, &parties, &mut complaints);
-    state.tension = state.tension.next(&account, snapshot);
+    let is_filling = is_filling(&state, snapshot);
+    state.tension = state.tension.next(&account, Now { snapshot, is_filling });
     state.thawed_at.retain(|_, at| snapshot.at.since(*at) < AWAKE);
     let context = Context { settings, state: &state, snapshot, account: &account };
     let Chosen { steps, braked, probes } = context.choose(&parties, &verdicts);
@@ -68,8 +70,22 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     }
     state.note_last_resort(&steps, snapshot.at);
     state.braked = braked;
-    let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account };
+    let is_swept = !account.is_contended() && state.tension.is_swept(snapshot.at);
+    let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account, is_swept };
     (plan, state)
+}
+
+/// So much a second is more than a service reads or writes by the way.
+const FILLING: Bytes = Bytes::mib(4);
+
+/// Whether somebody who is held back reads from disks, or writes to them.
+fn is_filling(state: &State, snapshot: &Snapshot) -> bool {
+    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let mut held = groups.filter(|g| state.ours(g, Knob::MemoryHigh).is_some());
+    held.any(|g| {
+        let doing = state.estimates.get(&g.id).map(|e| e.doing).unwrap_or_default();
+        doing.read_per_sec + doing.written_per_sec >= FILLING
+    })
 }
 
 /// What comes of one cycle.
@@ -142,9 +158,14 @@ impl<'a> Context<'a> {
             true => v.floor.max(p.group.memory.min),
             false => v.floor,
         };
-        let floors: Vec<_> = workloads.iter().map(|(p, v)| (p.group, floor(p, v))).collect();
+        let floors = workloads.iter().map(|(p, v)| Floor {
+            group: p.group,
+            name: &p.name,
+            weight: p.entitlement.weight,
+            amount: floor(p, v),
+        });
         let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
-        let (more, min) = self.protect(Knob::MemoryMin, &self.hard(&floors));
+        let (more, min) = self.protect(Knob::MemoryMin, &self.hard(floors.collect()));
         steps.extend(more);
         steps.extend(ladder.throttled.iter().filter_map(|t| self.slow_down(t)));
         let still = |f: &Frozen<'a>| self.step(Knob::CgroupFreeze, f.group, Knob::STILL, &f.why);
@@ -239,20 +260,15 @@ impl<'a> Context<'a> {
         if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
     }
 
-    /// Floors that the host can truly cover, for memory.min; all or none.
-    fn hard(&self, floors: &[(&'a Group, Bytes)]) -> Vec<Wanted<'a>> {
-        let sum: Bytes = floors.iter().map(|(_, floor)| *floor).sum();
-        if sum > hard_at_most(self.state, self.account) {
-            return Vec::new();
-        }
-        let wanted = |&(group, floor): &(&'a Group, Bytes)| {
-            (floor > Bytes::ZERO).then(|| Wanted {
-                group,
-                amount: floor,
-                why: format!("floor of {floor}"),
-            })
+    /// Floors that the host can truly cover, for memory.min.
+    fn hard<'f>(&self, floors: Vec<Floor<'f>>) -> Vec<Wanted<'f>> {
+        let (hard, _) = grant(self.state, self.account, floors);
+        let wanted = |f: Floor<'f>| Wanted {
+            group: f.group,
+            amount: f.amount,
+            why: format!("floor of {}", f.amount),
         };
-        floors.iter().filter_map(wanted).collect()
+        hard.into_iter().map(wanted).collect()
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and
@@ -687,12 +703,9 @@ mod tests {
         // 960 MiB of floors: above 80 % of 1130, below 80 % of 1230, below 90 % of either.
         let tight = host(M(1300), pair(M(500), M(500)).workloads, Vec::new());
         let (plan, _) = decide(&settings, State::default(), &tight);
-        assert_eq!(min(&plan), 0);
-        assert!(
-            plan.complaints
-                .iter()
-                .any(|c| c.contains("(large 480 MiB, small 480 MiB) are refused"))
-        );
+        assert_eq!(min(&plan), 2, "of one, and what covers it");
+        let refused = |c: &&String| c.starts_with("large: a floor of 480 MiB is refused");
+        assert_eq!(plan.complaints.iter().filter(refused).count(), 1, "{:?}", plan.complaints);
         let mut roomy = host(M(1400), tight.workloads.clone(), Vec::new());
         let (plan, mut state) = decide(&settings, State::default(), &roomy);
         assert_eq!(min(&plan), 3);

@@ -106,7 +106,7 @@ fn step(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, amount: Bytes) -> Step
     Step {
         path: group.path.clone(),
         id: group.id,
-        action: Action::Reclaim { amount, chunk: scene.settings.reclaim_chunk },
+        action: Action::Reclaim { amount, chunk: scene.settings.reclaim_chunk, only_cache: false },
         rung: Rung::Probe,
         reason: Reason(reason),
     }

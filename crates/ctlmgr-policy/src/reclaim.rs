@@ -10,8 +10,12 @@
 //! honours the children's memory.low; elsewhere to the cgroup itself, and then only for what it
 //! has above its share, because reclaim on a cgroup ignores its own protection.
 //!
+//! Without contention memory can be short all the same: a scan fills it with page cache that nobody needs, which is no
+//! demand. Where the kernel takes by itself then (*swept*, see [`crate::scene`]) the same is asked for, page cache only, from
+//! those that hold more than they need and were promised.
+//!
 //! # Properties
-//! Nothing without contention; never more in all than missing + a quarter, or than the cycle's
+//! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter, or than the cycle's
 //! budget; never from a group at or below its share, nor from spared units on kernels without
 //! memory.reclaim, where taking is a limit for a moment; where swap is used up or absent, no more
 //! than there is page cache.
@@ -29,9 +33,12 @@ use crate::scene::{Keeping, Scene};
 /// An excess smaller than this is noise.
 const NOISE: Bytes = Bytes::mib(4);
 
-/// What a party has beyond its share, as far as there is a place for it to go.
+/// What a party has beyond its share, as far as there is a place for it to go; of a host that is swept, page cache only.
 fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
-    let excess = keeping.excess().min(scene.takeable(keeping.party.group));
+    let excess = match scene.account.is_contended() {
+        true => keeping.excess().min(scene.takeable(keeping.party.group)),
+        false => scene.crowd(keeping),
+    };
     // Without memory.reclaim whoever is taken from is limited meanwhile.
     let path = &keeping.party.group.path;
     let must_not_be = scene.is_spared(keeping.party) || oomd::is_close(&scene.snapshot.oomd, path);
@@ -43,7 +50,12 @@ fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
 pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
     let Scene { settings, account, snapshot, .. } = *scene;
     let missing = account.headroom - snapshot.host.mem_free;
-    if !account.is_contended() || missing == Bytes::ZERO {
+    let is_due = match account.is_contended() {
+        true => true,
+        // A limit for a moment would not tell page cache from other memory.
+        false => scene.is_swept() && snapshot.host.has_reclaim,
+    };
+    if !is_due || missing == Bytes::ZERO {
         return Vec::new();
     }
     let wanted = (missing + Bytes(account.headroom.0 / 4)).min(settings.reclaim_per_cycle);
@@ -67,7 +79,10 @@ fn part(whole: Bytes, of: Bytes, total: Bytes) -> Bytes {
 
 struct Target<'a> {
     group: &'a Group,
+    /// What is beyond shares.
     excess: Bytes,
+    /// Part of it that is on account of cgroups that were removed.
+    dead: Bytes,
     on_slice: bool,
 }
 
@@ -80,14 +95,29 @@ impl Target<'_> {
         amount: Bytes,
     ) -> Step {
         let whom = if self.on_slice { "its workloads are" } else { "it is" };
-        let reason = format!(
-            "{} free of {} headroom while {} is asked of {}: {whom} {} above share",
-            snapshot.host.mem_free, account.headroom, account.demand, account.capacity, self.excess
-        );
+        let dead = match self.dead {
+            Bytes::ZERO => String::new(),
+            dead => format!(", {dead} of it left over from removed ones"),
+        };
+        let (free, headroom, excess) = (snapshot.host.mem_free, account.headroom, self.excess);
+        let reason = match account.is_contended() {
+            true => format!(
+                "{free} free of {headroom} headroom while {} is asked of {}: {whom} {excess} above share{dead}",
+                account.demand, account.capacity
+            ),
+            false => format!(
+                "{free} free of {headroom} headroom because of page cache, of which {excess} here are beyond what is \
+                 needed or promised{dead}"
+            ),
+        };
         Step {
             path: self.group.path.clone(),
             id: self.group.id,
-            action: Action::Reclaim { amount, chunk: settings.reclaim_chunk },
+            action: Action::Reclaim {
+                amount,
+                chunk: settings.reclaim_chunk,
+                only_cache: !account.is_contended(),
+            },
             rung: Rung::Reclaim,
             reason: Reason(reason),
         }
@@ -108,9 +138,16 @@ fn targets<'s>(scene: &Scene<'_, 's>) -> BTreeMap<CgroupPath, Target<'s>> {
         let target = targets.entry(group.path.clone()).or_insert(Target {
             group,
             excess: Bytes::ZERO,
+            dead: Bytes::ZERO,
             on_slice: slice.is_some(),
         });
         target.excess = target.excess + excess(scene, keeping);
+    }
+    for (path, dead) in &snapshot.dead {
+        let Some(group) = slices.get(path).copied().filter(|_| *dead >= NOISE) else { continue };
+        let of_slice = Target { group, excess: Bytes::ZERO, dead: Bytes::ZERO, on_slice: true };
+        let target = targets.entry(path.clone()).or_insert(of_slice);
+        (target.excess, target.dead) = (target.excess + *dead, *dead);
     }
     targets
 }
@@ -136,7 +173,9 @@ fn pure_slices<'a>(
         }
         // Nor have small units, and reclaim on the slice would hit them.
         let current = slice.memory.current;
+        // What is left of those that were removed has no protection, and is the first to go.
         let rest = current - managed.get(&slice.path).copied().unwrap_or_default();
+        let rest = rest - snapshot.dead.get(&slice.path).copied().unwrap_or_default();
         // Readings of parent and children are not of the same instant.
         rest <= NOISE.max(Bytes(current.0 / 50))
     };
@@ -199,5 +238,115 @@ mod tests {
         // 2100 MiB of swap in all.
         assert!(asked(Bytes::mib(320), Some(Percent(90))) > Bytes::mib(48));
         assert_eq!(asked(Bytes::mib(310), Some(Percent(90))), Bytes::mib(16));
+    }
+
+    /// One with page cache that was promised and one who scans, on a machine that is full: what is decided after the kernel
+    /// has taken `stolen` pages.
+    fn scanned(stolen: u64, has_promise: bool) -> (Snapshot, ctlmgr_model::Plan) {
+        let mib = Bytes::mib;
+        let cached = |memory: &mut ctlmgr_model::MemorySample, all: u64, anon: u64| {
+            (memory.current, memory.anon, memory.inactive_file) =
+                (mib(all), mib(anon), mib(all - anon));
+        };
+        let mut web = container("web", 11, mib(300), has_promise.then_some(mib(300)));
+        cached(&mut web.group.memory, 300, 20);
+        web.group.memory.low = mib(300);
+        let mut scan = group("system.slice/scan.service", 21, mib(500));
+        cached(&mut scan.memory, 1500, 10);
+        let mut snapshot = host(mib(2000), vec![web], vec![scan]);
+        (snapshot.host.mem_free, snapshot.host.stolen) = (mib(10), Some(7));
+        snapshot.host.reclaimable_cache = mib(1770);
+        let (_, state) = decide(&settings(), State::default(), &snapshot);
+        snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
+        snapshot.host.stolen = Some(7 + stolen);
+        let (plan, _) = decide(&settings(), state, &snapshot);
+        assert_eq!(crate::check(&settings(), &plan, &snapshot), []);
+        (snapshot, plan)
+    }
+
+    #[test]
+    fn a_scan_is_kept_from_crowding_out_what_was_promised() {
+        assert!(!scanned(100, true).1.is_swept, "a trifle");
+        let (snapshot, plan) = scanned(100_000, true);
+        assert!(plan.is_swept && !plan.account.is_contended());
+        let scan = &snapshot.bystanders[0];
+        let of = |rung| plan.steps.iter().filter(move |s| s.rung == rung);
+        let reclaimed: Vec<_> = of(Rung::Reclaim).collect();
+        assert!(
+            matches!(reclaimed[..], [Step { id, action: Action::Reclaim { only_cache: true, amount, .. }, .. }]
+                if *id == scan.id && *amount >= Bytes::mib(40)),
+            "{reclaimed:?}"
+        );
+        let limits: Vec<_> = of(Rung::Throttle).filter(|s| s.id == scan.id).collect();
+        let near =
+            |to: Bytes| to >= scan.memory.current && to <= scan.memory.current + Bytes::mib(16);
+        assert!(
+            matches!(limits[..], [Step { action: Action::Set { to, .. }, .. }] if near(*to)),
+            "{limits:?}"
+        );
+    }
+
+    #[test]
+    fn without_a_promise_page_cache_that_nobody_misses_is_taken_where_most_of_it_is() {
+        let (snapshot, plan) = scanned(100_000, false);
+        let amount = |id| {
+            let is_it = |s: &&Step| s.id == id && s.rung == Rung::Reclaim;
+            plan.steps
+                .iter()
+                .find(is_it)
+                .and_then(|s| s.action.amount_to_reclaim())
+                .unwrap_or_default()
+        };
+        let (scan, slice) = (amount(snapshot.bystanders[0].id), amount(CgroupId(1)));
+        assert!(scan > Bytes(slice.0 * 4) && slice > Bytes::ZERO, "{scan} {slice}");
+    }
+
+    /// What a removed container left behind has no protection, and keeps nobody from asking the slice.
+    #[test]
+    fn page_cache_of_the_dead_goes_first_and_does_not_make_a_slice_impure() {
+        let mib = Bytes::mib;
+        let targets = |dead: Option<u64>| {
+            let hog = container("hog", 11, mib(1000), None);
+            let web = container("web", 12, mib(600), Some(mib(600)));
+            let mut snapshot = host(mib(2000), vec![hog, web], Vec::new());
+            let slice = &mut snapshot.ancestors[0];
+            slice.memory.current = slice.memory.current + mib(300);
+            snapshot.dead.extend(dead.map(|dead| (slice.path.clone(), mib(dead))));
+            snapshot.host.mem_free = mib(10);
+            let (plan, _) = decide(&settings(), State::default(), &snapshot);
+            let reclaims = plan.steps.into_iter().filter(|s| s.rung == Rung::Reclaim);
+            reclaims.map(|s| (s.id.0, s.reason.0)).collect::<Vec<_>>()
+        };
+        let with = targets(Some(300));
+        assert!(
+            matches!(&with[..], [(1, why)] if why.contains("300 MiB of it left over")),
+            "{with:?}"
+        );
+        let without = targets(None);
+        assert!(
+            without.iter().all(|(id, _)| *id != 1),
+            "somebody is in it who is not known: {without:?}"
+        );
+    }
+
+    /// `docker run --memory-swap` leaves it no swap: three quarters of what is asked would be asked of nobody.
+    #[test]
+    fn who_may_not_swap_is_asked_for_page_cache_only() {
+        let mib = Bytes::mib;
+        let asked = |swap_max| {
+            let mut web = container("web", 11, mib(900), None);
+            web.group.memory.swap_max = swap_max;
+            let hog = container("hog", 12, mib(900), None);
+            let mut snapshot = host(mib(1900), vec![web], vec![hog.group]);
+            snapshot.host.mem_free = mib(10);
+            let (plan, _) = decide(&settings(), State::default(), &snapshot);
+            plan.steps
+                .iter()
+                .filter(|s| s.rung == Rung::Reclaim)
+                .map(|s| s.id.0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(asked(ctlmgr_model::Limit::Max).len(), 2);
+        assert_eq!(asked(ctlmgr_model::Limit::Bytes(Bytes::ZERO)), [12]);
     }
 }

@@ -5,7 +5,9 @@
 //! *Short*: free memory is hardly above headroom. *Uneasy*: contended, short, and stalled for at
 //! least [`EXIT`] or by an unknown part. *Dire*: contended,
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
-//! memory is left, until as much is as should be free (headroom). *Suffering*: managed, below its share, and
+//! memory is left, until as much is as should be free (headroom). *Swept*: not contended, and yet the kernel takes memory by
+//! itself: somebody fills it with page cache that nobody asked for, and global reclaim under MGLRU takes that of others, too,
+//! protected or not. *Crowd*: page cache that one holds beyond what it needs and was promised. *Suffering*: managed, below its share, and
 //! refaulting or stalling noticeably.
 //!
 //! # Properties
@@ -30,6 +32,10 @@ const DIRE: f32 = 20.0;
 const LAST_SWAP: Percent = Percent(2);
 /// Calm must last this long.
 const REST: Millis = Millis(30_000);
+/// So many pages that the kernel took by itself since the last look are more than a trifle (4 MiB).
+const SWEPT: u64 = 1024;
+/// Who holds less than this part of the machine crowds out nobody.
+pub(crate) const SMALL: u64 = 64;
 /// A workload this far below its share, in per cent of it, is missing something.
 const MISSING: Percent = Percent(98);
 
@@ -52,6 +58,12 @@ pub(crate) struct Tension {
     /// Since when neither swap nor available memory is left, without a break.
     #[serde(default)]
     pub used_up_since: Option<Millis>,
+    /// Pages that the kernel had taken by itself at the last look.
+    #[serde(default)]
+    pub stolen: Option<u64>,
+    /// When it was last swept.
+    #[serde(default)]
+    pub swept_at: Option<Millis>,
 }
 
 impl Tension {
@@ -60,8 +72,24 @@ impl Tension {
         self.near_at.is_none_or(|at| now.since(at) >= REST)
     }
 
+    /// Whether it was swept within the last [`REST`].
+    pub(crate) fn is_swept(&self, now: Millis) -> bool {
+        self.swept_at.is_some_and(|at| now.since(at) < REST)
+    }
+
+    /// Whether the kernel takes by itself now although all that is asked for is there. Once somebody is kept from
+    /// filling memory it takes no more; so it is over only when nobody who is held back reads or writes any more.
+    fn is_being_swept(&self, account: &CapacityAccount, now: Now<'_>) -> bool {
+        let host = &now.snapshot.host;
+        let stolen = self.stolen.zip(host.stolen).map_or(0, |(was, is)| is.saturating_sub(was));
+        let goes_on = self.is_swept(now.snapshot.at) && now.is_filling;
+        !account.is_contended() && is_short(account, host) && (stolen >= SWEPT || goes_on)
+    }
+
     /// With one more look at the host.
-    pub(crate) fn next(self, account: &CapacityAccount, snapshot: &Snapshot) -> Tension {
+    pub(crate) fn next(self, account: &CapacityAccount, now: Now<'_>) -> Tension {
+        let snapshot = now.snapshot;
+        let is_swept = self.is_being_swept(account, now);
         let (at, host) = (snapshot.at, &snapshot.host);
         let since = |before: Option<Millis>, is_so: bool| is_so.then(|| before.unwrap_or(at));
         let used_up_since =
@@ -69,13 +97,23 @@ impl Tension {
         let is_dire =
             used_up_since.is_some() || (account.is_contended() && standstill(host).is_some());
         Tension {
-            near_at: if account.is_near_contention() { Some(at) } else { self.near_at },
+            near_at: if account.is_near_contention() || is_swept { Some(at) } else { self.near_at },
             uneasy_at: if is_uneasy(account, host) { Some(at) } else { self.uneasy_at },
             tense_since: since(self.tense_since, is_tense(account, host)),
             dire_since: since(self.dire_since, is_dire),
             used_up_since,
+            stolen: host.stolen,
+            swept_at: if is_swept { Some(at) } else { self.swept_at },
         }
     }
+}
+
+/// One more look at the host.
+#[derive(Clone, Copy)]
+pub(crate) struct Now<'a> {
+    pub snapshot: &'a Snapshot,
+    /// Whether somebody who has a memory.high of ours reads from disks, or writes to them.
+    pub is_filling: bool,
 }
 
 fn is_tense(account: &CapacityAccount, host: &HostSample) -> bool {
@@ -142,8 +180,12 @@ impl Keeping<'_, '_> {
     }
 
     fn is_missing_some(&self) -> bool {
-        let is_short = self.party.group.memory.current < self.share.scaled(MISSING);
-        self.party.kind == VerdictKind::Workload && is_short
+        let memory = &self.party.group.memory;
+        let most = self.share.scaled(MISSING);
+        // Page cache that nobody needs makes nobody whole whose pages are in swap.
+        let lacks = most - memory.working_set();
+        let is_hidden = lacks > Bytes::ZERO && memory.swap - memory.swapcached >= lacks;
+        self.party.kind == VerdictKind::Workload && (memory.current < most || is_hidden)
     }
 
     /// Which cgroup it is about.
@@ -175,7 +217,36 @@ pub(crate) struct Scene<'a, 's> {
 impl<'a, 's> Scene<'a, 's> {
     /// Whether memory is short, by estimate and in fact.
     pub(crate) fn is_short(&self) -> bool {
-        self.account.is_contended() && is_short(self.account, &self.snapshot.host)
+        self.account.is_contended() && self.is_scarce()
+    }
+
+    /// Whether it is swept, or was of late.
+    pub(crate) fn is_swept(&self) -> bool {
+        !self.account.is_contended() && self.state.tension.is_swept(self.snapshot.at)
+    }
+
+    /// Page cache that it holds beyond what it needs and was promised.
+    pub(crate) fn crowd(&self, keeping: &Keeping<'_, '_>) -> Bytes {
+        let due = keeping.share.max(keeping.party.entitlement.promise.unwrap_or_default());
+        let memory = &keeping.party.group.memory;
+        (memory.current - due).min(memory.page_cache())
+    }
+
+    /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have.
+    pub(crate) fn crowds(&self, keeping: &Keeping<'_, '_>) -> bool {
+        if !self.is_swept() {
+            return false;
+        }
+        let crowds = || self.all.iter().map(|k| self.crowd(k)).filter(|crowd| *crowd > Bytes::ZERO);
+        let count = u64::try_from(crowds().count()).unwrap_or(u64::MAX).max(1);
+        let mean = Bytes(crowds().sum::<Bytes>().0 / count);
+        let least = Bytes(self.snapshot.host.mem_total.0 / SMALL);
+        self.crowd(keeping) >= mean.max(least)
+    }
+
+    /// Whether free memory is where early reclaim keeps it, or below.
+    pub(crate) fn is_scarce(&self) -> bool {
+        is_short(self.account, &self.snapshot.host)
     }
 
     /// Whether there is swap that may be filled on our account.
@@ -184,12 +255,15 @@ impl<'a, 's> Scene<'a, 's> {
         has_swap(host) && host.swap_free > oomd::swap_to_leave(&self.snapshot.oomd, host)
     }
 
-    /// What can be taken from a group: without swap only page cache that is on no other's account.
+    /// What can be taken from a group: page cache that is on no other's account, and what there is room for in swap,
+    /// on the host and by its own limit.
     pub(crate) fn takeable(&self, group: &Group) -> Bytes {
         let memory = &group.memory;
-        match self.may_swap() {
-            true => memory.current,
-            false => memory.active_file + memory.inactive_file,
+        let cache = memory.page_cache();
+        match (self.may_swap(), memory.swap_left()) {
+            (true, None) => memory.current,
+            (true, Some(left)) => memory.current.min(cache + left),
+            (false, _) => cache,
         }
     }
 

@@ -239,11 +239,6 @@ impl State {
         self.written.keys().any(|(_, knob)| is_meant(*knob))
     }
 
-    /// Whether any group has this knob from ctlmgr.
-    pub(crate) fn has_any(&self, knob: Knob) -> bool {
-        self.written.keys().any(|(_, k)| *k == knob)
-    }
-
     /// When the knob was last written.
     pub(crate) fn written_at(&self, group: &Group, knob: Knob) -> Option<Millis> {
         self.of(group, knob).map(|w| w.at)

@@ -1,5 +1,7 @@
 //! Builders for tests in this crate.
 
+use std::collections::BTreeMap;
+
 use ctlmgr_model::*;
 
 use crate::demand::{Look, estimate};
@@ -53,6 +55,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
             watermark: Bytes::ZERO,
             mem_available: free,
             reclaimable_cache: Bytes::ZERO,
+            stolen: None,
             swap_total: total,
             swap_free: total,
             pressure: None,
@@ -66,6 +69,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
         ancestors: vec![group("a.slice", 1, held)],
         workloads,
         bystanders,
+        dead: BTreeMap::new(),
         oomd: Oomd::default(),
         is_mixed: false,
         gaps: Vec::new(),

@@ -19,7 +19,8 @@
 //! promise, while contention was near lately. It is written again only when less than half of the
 //! room is left, or more than half as much again. Who gives way by weight and is a step above its
 //! share while memory is short in fact has a step of room, and its limit goes down with it but not up;
-//! if it stands still, up to its ceiling.
+//! if it stands still, up to its ceiling. The same holds for whose page cache crowds out that of others while the host is
+//! swept ([`crate::scene`]): it goes round within what it has.
 //!
 //! Brake: enter when tense, above the ceiling, and somebody suffers; stay, unless it holds clearly
 //! less than its share, until the host has been calm for a while. The value is the lower of the
@@ -34,7 +35,7 @@
 use ctlmgr_model::{Bytes, Group, Knob, Percent};
 
 use crate::oomd;
-use crate::scene::{Keeping, Scene};
+use crate::scene::{Keeping, SMALL, Scene};
 
 /// Standstill (`full`, 10 s) of the throttled one at which it is let off a little, in per cent.
 const GUARD: f32 = 20.0;
@@ -42,8 +43,6 @@ const GUARD: f32 = 20.0;
 const ROOM: Bytes = Bytes::mib(32);
 const STEP: Bytes = Bytes::mib(16);
 const ROOM_PART: Percent = Percent(10);
-/// Who holds less than this part of the machine has no ramp: it would be many writes for little.
-const SMALL: u64 = 64;
 
 /// A group and the memory.high that it should have.
 pub(crate) struct Throttled<'a> {
@@ -146,11 +145,15 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
     if !is_due || group.memory.current < Bytes(small) {
         return None;
     }
-    // What nobody asks for counts as free: page cache may fill all the rest.
-    let unasked = scene.account.capacity - scene.account.demand;
+    // What nobody asks for counts as free: page cache may fill all the rest, but not crowd out that of others.
+    let crowds = scene.crowds(keeping);
+    let unasked = match crowds {
+        true => Bytes::ZERO,
+        false => scene.account.capacity - scene.account.demand,
+    };
     let free = (host.mem_free - host.watermark).max(unasked);
     let entitled = keeping.share.max(keeping.party.entitlement.promise.unwrap_or_default());
-    let is_over = is_over(scene, keeping);
+    let is_over = is_over(scene, keeping) || (crowds && scene.is_scarce());
     let room = if is_over { STEP } else { Bytes(free.0 / 2).max(STEP) };
     let fresh = (group.memory.current + room).max(entitled);
     let is_fit = |high: &Bytes| {
@@ -170,6 +173,10 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
         _ => fresh,
     };
     let why = match is_over {
+        true if crowds => format!(
+            "{} of its page cache are beyond what it needs and was promised, and the kernel takes from everybody for it",
+            scene.crowd(keeping)
+        ),
         true => format!("memory is short, and it holds more than its share of {}", keeping.share),
         false => format!("{free} are free: not all of it for one before the next look"),
     };

@@ -120,6 +120,21 @@ pub fn parse_state(text: &str) -> Option<(bool, bool)> {
     Some((is_populated, is_frozen))
 }
 
+/// Cgroups below that were removed and still hold something, from `cgroup.stat`.
+pub fn parse_dying(text: &str) -> Option<u64> {
+    let count = |pair: Option<(&str, u64)>| match pair {
+        None => Some(None),
+        Some(("nr_dying_descendants", count)) => Some(Some(count)),
+        Some(_) => None,
+    };
+    pairs(text).find_map(count).unwrap_or(Some(0))
+}
+
+/// Whether cgroups that were removed from it still hold something.
+pub(crate) fn has_dying(dir: &CgroupDir) -> bool {
+    read(dir, "cgroup.stat", parse_dying).ok().flatten().is_some_and(|count| count > 0)
+}
+
 /// What is taken from `memory.stat`. Keys that a kernel lacks stay zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryStat {
@@ -193,6 +208,7 @@ pub(crate) fn read_memory(dir: &CgroupDir) -> Result<Option<MemorySample>> {
     Ok(Some(MemorySample {
         current,
         swap: read(dir, "memory.swap.current", parse_bytes)?.unwrap_or_default(),
+        swap_max: read(dir, "memory.swap.max", parse_limit)?.unwrap_or_default(),
         min: read(dir, "memory.min", parse_protection)?.unwrap_or_default(),
         low: read(dir, "memory.low", parse_protection)?.unwrap_or_default(),
         high: read(dir, "memory.high", parse_limit)?.unwrap_or(Limit::Max),
@@ -283,13 +299,14 @@ mod tests {
     knob!(io_stat, parse_io, "8:0 rbytes=10 wbytes=2 rios=1 cost.ctrl=auto\n254:0 rbytes=12\n7:0\n"
         => Io { read: Bytes(22), written: Bytes(2), reads: 1, ..Io::default() },
         "8:0 rbytes\n");
+    knob!(cgroup_stat, parse_dying, "nr_descendants 9\nnr_dying_descendants 4\n" => 4, "nr_dying_descendants\n");
     knob!(cgroup_events, parse_state, "populated 1\nfrozen 0\n" => (true, false), "populated");
 
     proptest! {
         #[test]
         fn any_text_parses_or_not(text in "([a-z_]{0,8} ?-?[0-9]{0,22}\n){0,6}|([0-9]:[0-9] ([a-z]{1,6}=?[0-9]{0,22} ?){0,3}\n){0,3}|.*") {
             let _ = (parse_bytes(&text), parse_limit(&text), parse_events(&text), parse_stat(&text));
-            let _ = (parse_cpu(&text), parse_io(&text), parse_state(&text));
+            let _ = (parse_cpu(&text), parse_io(&text), parse_state(&text), parse_dying(&text));
         }
     }
 }

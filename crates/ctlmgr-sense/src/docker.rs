@@ -18,6 +18,7 @@ use bollard::query_parameters::{EventsOptions, ListContainersOptions};
 
 use ctlmgr_model::{Bytes, ContainerFacts};
 use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tracing::{debug, info};
 
@@ -132,17 +133,31 @@ async fn follow(
     });
     *pause = BACK_OFF.0;
     let seen_before = *seen;
-    while let Some(event) = events.next().await {
-        let event = event?;
+    // dockerd tells of a network while it still holds a container's lock, and does not let go of that before its start is
+    // let go: who looked at it then would hear of nothing else meanwhile, not even of what that start waits for.
+    let mut arrivals = FuturesUnordered::new();
+    loop {
+        let event = tokio::select! {
+            event = events.next() => match event {
+                Some(event) => event?,
+                None => return Ok(()),
+            },
+            Some(()) = arrivals.next() => continue,
+        };
         let at = event.time_nano.unwrap_or(i64::MAX);
         // What was seen before the connection was made anew is told once more. Events of the same moment
         // come in any order.
-        if at > seen_before {
-            *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
-            handle(&docker, publish, event).await?;
+        if at <= seen_before {
+            continue;
+        }
+        *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
+        match event.typ {
+            Some(EventMessageTypeEnum::NETWORK) => {
+                arrivals.extend(member(event).map(|id| note_network(&docker, publish, id)));
+            }
+            _ => handle(&docker, publish, event).await?,
         }
     }
-    Ok(())
 }
 
 async fn list(docker: &Docker) -> Result<BTreeMap<String, ContainerFacts>, Error> {
@@ -166,12 +181,7 @@ async fn handle(
     publish: &watch::Sender<Containers>,
     event: EventMessage,
 ) -> Result<(), Error> {
-    let is_network = event.typ == Some(EventMessageTypeEnum::NETWORK);
     let actor = event.actor.unwrap_or_default();
-    if is_network {
-        let id = actor.attributes.and_then(|mut a| a.remove("container")).unwrap_or_default();
-        return note_network(docker, publish, &id).await;
-    }
     let code = actor.attributes.as_ref().and_then(|a| a.get("exitCode"));
     let is_failure = code.is_some_and(|code| code != "0");
     let id = actor.id.unwrap_or_default();
@@ -219,22 +229,19 @@ async fn handle(
     Ok(())
 }
 
-/// A container came into a network or left one.
-async fn note_network(
-    docker: &Docker,
-    publish: &watch::Sender<Containers>,
-    id: &str,
-) -> Result<(), Error> {
-    // Networks that come and go are of nobody.
-    if id.is_empty() {
-        return Ok(());
-    }
-    if let Some(facts) = inspect(docker, id).await? {
+/// The container that came into a network or left one; networks that come and go are of nobody.
+fn member(event: EventMessage) -> Option<String> {
+    let id = event.actor?.attributes?.remove("container")?;
+    (!id.is_empty()).then_some(id)
+}
+
+/// Looks up its addresses; what cannot be told stays as it was.
+async fn note_network(docker: &Docker, publish: &watch::Sender<Containers>, id: String) {
+    if let Ok(Some(facts)) = inspect(docker, &id).await {
         publish.send_modify(|c| {
             c.by_id.entry(facts.id).and_modify(|known| known.addresses = facts.addresses);
         });
     }
-    Ok(())
 }
 
 /// One container; `None` if it is gone already.

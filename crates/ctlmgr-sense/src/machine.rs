@@ -35,6 +35,7 @@ pub(crate) fn read_machine(host: &Host, cgroups: &Hierarchy) -> Result<HostSampl
         watermark: read_watermark(host),
         mem_available: Bytes(info.mem_available.unwrap_or(info.mem_free)),
         reclaimable_cache: sum(&[info.active_file, info.inactive_file]),
+        stolen: read_stolen(host),
         swap_total: Bytes(info.swap_total),
         swap_free: Bytes(info.swap_free),
         pressure: read_pressure(host, "memory"),
@@ -57,6 +58,16 @@ fn read_meminfo(host: &Host) -> Result<Meminfo> {
     let text = host.read(path)?.unwrap_or_default();
     Meminfo::from_buf_read(text.as_bytes())
         .map_err(|_| HostError::malformed(host.path(path), &text))
+}
+
+/// What the kernel took by itself; absent where it cannot be told.
+fn read_stolen(host: &Host) -> Option<u64> {
+    parse_stolen(&host.read("proc/vmstat").ok()??)
+}
+
+/// `pgsteal_kswapd` of `/proc/vmstat`: pages that background reclaim got, since boot.
+pub fn parse_stolen(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("pgsteal_kswapd "))?.trim().parse().ok()
 }
 
 /// Sum of the zones' high watermarks; zero where it cannot be told.

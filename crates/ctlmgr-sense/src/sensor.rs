@@ -9,7 +9,9 @@ use ctlmgr_model::{
 };
 use glob::Pattern;
 
-use crate::cgroup::{read_activity, read_disks, read_group, read_memory, read_memory_pressure};
+use crate::cgroup::{
+    has_dying, read_activity, read_disks, read_group, read_memory, read_memory_pressure,
+};
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, is_user_manager, walk};
 
@@ -179,6 +181,11 @@ impl Sensor {
         std::fs::read_dir(path("slaves")).is_ok_and(is_any) || path("loop").exists()
     }
 
+    /// `/proc/pressure/io`; absent where PSI is off.
+    pub fn io_pressure(&self) -> Option<Pressure> {
+        read_pressure(&self.host, "io")
+    }
+
     /// The cgroup of a container, by its full id.
     ///
     /// # Errors
@@ -262,8 +269,10 @@ impl Sensor {
         let host = read_machine(&self.host, &self.cgroups)?;
         let mut reading = Reading { cgroups: &self.cgroups, gaps: Vec::new() };
         let (mut workloads, mut bystanders) = (Vec::new(), Vec::new());
+        let mut alive = Vec::new();
         for (path, kind) in walk(&self.cgroups, &query.units)? {
             let Some(group) = reading.group(&path) else { continue };
+            alive.push((path, group.memory.current));
             match kind {
                 Kind::Container(id) => workloads.push(container(query, id, group)),
                 Kind::Unit(unit) => workloads.push(Workload {
@@ -277,10 +286,26 @@ impl Sensor {
         }
         let above: BTreeSet<CgroupPath> =
             workloads.iter().flat_map(|w| w.group.path.ancestors()).collect();
-        let ancestors = above.iter().filter_map(|path| reading.group(path)).collect();
+        let ancestors: Vec<Group> = above.iter().filter_map(|path| reading.group(path)).collect();
+        let dead = self.dead(&ancestors, &alive);
         let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
         let is_mixed = false;
-        Ok(Snapshot { at, host, workloads, bystanders, ancestors, oomd, is_mixed, gaps })
+        Ok(Snapshot { at, host, workloads, bystanders, ancestors, dead, oomd, is_mixed, gaps })
+    }
+
+    /// What no cgroup that is there holds, of ancestors from which some were removed that still hold something.
+    fn dead(
+        &self,
+        ancestors: &[Group],
+        alive: &[(CgroupPath, Bytes)],
+    ) -> BTreeMap<CgroupPath, Bytes> {
+        let has_dying =
+            |g: &&Group| self.cgroups.open(&g.path).is_ok_and(|d| d.is_some_and(|d| has_dying(&d)));
+        let of = |g: &Group| {
+            let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
+            (g.path.clone(), g.memory.current - below.map(|(_, held)| *held).sum())
+        };
+        ancestors.iter().filter(has_dying).map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
     }
 
     /// What systemd-oomd watches, with how pressed it is now.

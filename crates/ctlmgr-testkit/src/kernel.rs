@@ -13,6 +13,8 @@
 //! Processors that are short: they are said to be busy, and nobody waits for one. Slab, page cache, nested slices, and MGLRU's habit of taking from one
 //! cgroup after the other. It shows whether a controller settles, not how fast a disk is.
 
+use std::collections::BTreeMap;
+
 use crate::set::{FAULT_SECS, Set, take};
 use ctlmgr_model::{
     Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Io, Knob,
@@ -216,6 +218,7 @@ impl Kernel {
                 memory: MemorySample { low: self.slice_low, ..memory(managed) },
                 activity: Activity::default(),
             }],
+            dead: BTreeMap::new(),
             oomd: self.oomd(),
             is_mixed: false,
             gaps: Vec::new(),
@@ -240,6 +243,7 @@ impl Kernel {
             watermark: self.watermark(),
             mem_available: self.free(),
             reclaimable_cache: Bytes::ZERO,
+            stolen: None,
             swap_total: self.total,
             swap_free: self.total,
             pressure: self.has_psi.then(|| self.pressure()),

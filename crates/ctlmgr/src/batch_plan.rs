@@ -22,7 +22,7 @@ use crate::input::{parse, read};
 use crate::scale::{Scale, integer, natural};
 use crate::{Failure, print_json, show};
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Input {
     max_batch: Option<u32>,
@@ -37,10 +37,16 @@ struct Input {
     capacity: BTreeMap<String, f64>,
     #[serde(default = "default_limit_ms")]
     time_limit_ms: u64,
+    /// Penalties of containers that were taken out, so that those left are counted in the same unit.
+    #[serde(skip)]
+    taken: Vec<f64>,
+    /// How many containers those were.
+    #[serde(skip)]
+    taken_count: u32,
 }
 
 /// Weights of the two terms of Eq. 3.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Objective {
     penalty: f64,
@@ -57,7 +63,7 @@ fn default_limit_ms() -> u64 {
     1000
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Container {
     name: String,
@@ -160,7 +166,10 @@ fn solve(text: &str, rounds: Option<u64>) -> Result<Output, anyhow::Error> {
     let started = Instant::now();
     let mut input = running::settle(parse(text)?);
     let head = running::split_off_if_too_many(&mut input)?;
-    let case = Case::new(&input)?;
+    let mut case = Case::new(&input)?;
+    if !head.is_empty() {
+        case.put_behind(&running::settle(parse(text)?), &head)?;
+    }
     let passed = || u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let left = || rounds.is_none().then(|| Millis(input.time_limit_ms.saturating_sub(passed())));
     let result = plan(&case.problem, &mut Work::new(rounds.unwrap_or(u64::MAX), &left));
@@ -179,8 +188,21 @@ struct Case {
     names: Vec<Vec<String>>,
     penalty: Scale,
     weight: Scale,
+    /// Whether capacities are what was given, to the last digit.
+    is_exact_in_capacities: bool,
+    head: Option<Head>,
 }
 
+/// Those that run already where nobody can join them: a batch before all others, which counts like any.
+struct Head {
+    /// With everybody in it.
+    whole: Problem,
+    cost: i64,
+    penalty: i64,
+}
+
+/// Figures that are no decimals are rounded; a plan is the best one if none is better by more than this.
+const NO_MATTER: f64 = 1e-6;
 /// More containers than this are refused: nobody starts so many on one host.
 const MOST: u64 = 100_000;
 const MOST_WEIGHT: f64 = 1e6;
@@ -212,6 +234,7 @@ impl Case {
                 })
             })
             .collect();
+        let is_exact_in_capacities = capacities.iter().all(|c| c.is_exact);
         let have = capacities.iter().map(|c| c.have).collect();
         let (penalty_table, penalty) = table.between(input, &groups);
         let (weights, weight) = weights(&input.objective)?;
@@ -224,25 +247,55 @@ impl Case {
             group.iter().flat_map(|e| names[*e].clone()).collect()
         };
         let names = groups.iter().map(named).collect();
-        Ok(Case { problem, names, penalty, weight, groups })
+        Ok(Case { problem, names, penalty, weight, groups, is_exact_in_capacities, head: None })
+    }
+
+    /// Counts those that run as a batch of their own before all others: Eq. 3 is about everybody.
+    fn put_behind(&mut self, everybody: &Input, head: &[String]) -> Result<(), anyhow::Error> {
+        let everybody = Input {
+            // Whether they fit was said already, and that is all these are for.
+            max_batch: None,
+            capacity: BTreeMap::new(),
+            ..everybody.clone()
+        };
+        let whole = Case::new(&everybody)?;
+        let is_in = |names: &Vec<String>| names.iter().filter(|n| head.contains(n)).count();
+        let batch: Vec<u32> = whole
+            .names
+            .iter()
+            .map(|names| u32::try_from(is_in(names)).unwrap_or(u32::MAX))
+            .collect();
+        ensure!(self.problem.price_as(&whole.problem), "{}", Infeasible::Overflow);
+        let (cost, penalty) = (whole.problem.cost(&batch), whole.problem.penalty(&batch));
+        self.head = Some(Head { cost, penalty, whole: whole.problem });
+        Ok(())
     }
 
     #[expect(clippy::cast_precision_loss, reason = "figures to show")]
     fn output(&self, result: &Batches, took: Duration) -> Output {
-        let objective = |cost| self.problem.objective(cost) / self.weight.factor;
+        let (framed, before) = match &self.head {
+            Some(head) => (&head.whole, (head.cost, head.penalty)),
+            None => (&self.problem, (0, 0)),
+        };
+        let (cost, bound) = (result.cost + before.0, result.bound + before.0);
+        let objective = |cost| framed.objective(cost) / self.weight.factor;
         let penalty: i64 = result.batches.iter().map(|b| self.problem.penalty(b)).sum();
         let mut names: Vec<_> = self.names.iter().map(|n| n.iter()).collect();
         let named = |batch: &Vec<u32>| {
             let of = batch.iter().zip(&mut names);
             of.flat_map(|(n, names)| names.take(*n as usize).cloned().collect::<Vec<_>>()).collect()
         };
-        let is_exact = self.penalty.is_exact && self.weight.is_exact;
+        let slack = self.slack(framed);
         Output {
-            objective: objective(result.cost),
-            bound: objective(result.bound) + if is_exact { 0.0 } else { self.slack() },
-            gap: (result.cost - result.bound) as f64 / result.cost.max(1) as f64,
-            proven: result.is_proven() && is_exact,
-            penalty_total: penalty as f64 / self.penalty.factor,
+            objective: objective(cost),
+            bound: match self.is_exact_in_capacities {
+                true => (objective(bound) + slack).min(objective(framed.prices().1)),
+                // A better plan may fit that was taken not to.
+                false => objective(framed.prices().1),
+            },
+            gap: (cost - bound) as f64 / cost.max(1) as f64,
+            proven: result.is_proven() && self.is_exact_in_capacities && slack <= NO_MATTER,
+            penalty_total: (penalty + before.1) as f64 / self.penalty.factor,
             batches: result.batches.iter().map(named).collect(),
             solver: match result.solver {
                 Solver::Dp => "dp",
@@ -255,14 +308,15 @@ impl Case {
 
     /// By how much rounding can have changed the objective of any plan.
     #[expect(clippy::cast_precision_loss, reason = "a figure to show")]
-    fn slack(&self) -> f64 {
-        let n = f64::from(self.problem.total());
-        let everyone: Vec<u32> = self.problem.kinds().iter().map(|k| k.count).collect();
-        let most = self.problem.penalty(&everyone).max(1) as f64;
+    fn slack(&self, framed: &Problem) -> f64 {
+        let n = f64::from(framed.total());
+        let everyone: Vec<u32> = framed.kinds().iter().map(|k| k.count).collect();
+        let most = framed.penalty(&everyone).max(1) as f64;
+        let all = framed.objective(framed.prices().1) / self.weight.factor;
         // Half a unit for each pair, in the sum and in its largest value.
-        let of_penalty =
-            self.problem.objective(0) / self.weight.factor * n * (n - 1.0) / 2.0 / most;
-        of_penalty + 2.0 / self.weight.factor
+        let of_penalty = if self.penalty.is_exact { 0.0 } else { all * n * (n - 1.0) / most };
+        let of_weights = if self.weight.is_exact { 0.0 } else { 2.0 / self.weight.factor };
+        of_penalty + of_weights
     }
 }
 

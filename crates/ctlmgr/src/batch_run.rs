@@ -25,8 +25,10 @@ use crate::{Failure, batch_plan, show};
 
 /// Between two looks at the queue.
 const EVERY: Duration = Duration::from_secs(1);
-/// ctlmgrd learns from dockerd that a container has started; so long that may take.
+/// ctlmgrd learns from dockerd that a container has started; so long that takes, and so long it may take where dockerd is
+/// busy.
 const NOTICE: Duration = Duration::from_secs(2);
+const LATE_NOTICE: Duration = Duration::from_secs(30);
 /// A dockerd or ctlmgrd that restarts is back within this time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -195,7 +197,12 @@ async fn still_starting(
             // It has to hear from dockerd first what starts.
             Ok(_) if std::mem::take(&mut was_away) => tokio::time::sleep(NOTICE).await,
             Ok(queue) => {
-                let is_new = |name: &str| started.get(name).is_some_and(|at| at.elapsed() < NOTICE);
+                let is_over = |name: &String| queue.over.contains(name);
+                // Who was neither seen to start nor to be over yet will be.
+                let is_new = |name: &String| {
+                    let patience = if is_over(name) { NOTICE } else { LATE_NOTICE };
+                    started.get(name).is_some_and(|at| at.elapsed() < patience)
+                };
                 let is_seen = |name: &str| queue.starting.iter().any(|s| s.name == name);
                 let all = starting.iter().filter(|name| is_seen(name) || is_new(name));
                 return Ok(all.cloned().collect());

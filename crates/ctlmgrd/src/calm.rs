@@ -13,6 +13,9 @@ use ctlmgr_sense::Glance;
 const AT_LEAST: Duration = Duration::from_secs(60);
 /// For so long after a request the host is read as if there were another.
 const INTEREST: Duration = Duration::from_secs(30);
+/// A change of memory.events waits for so long after the one before, twice as long each time, and so long at most.
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
+const MOST_PATIENCE: Duration = Duration::from_secs(10);
 /// A change of available memory by more than this part of all is worth a reading.
 const NOTEWORTHY: u64 = 64;
 
@@ -24,17 +27,44 @@ pub(crate) struct Calm {
     is_due: bool,
     /// Who was there at the last glance.
     groups: Option<Vec<CgroupPath>>,
+    /// When a reading is, or was last, brought forward by memory.events, and how long the next change of them waits.
+    heeded_at: Option<Instant>,
+    patience: Duration,
 }
 
 impl Calm {
     /// Nothing was read yet.
     pub fn new(now: Instant) -> Calm {
-        Calm { read_at: now, asked_at: None, is_due: true, groups: None }
+        Calm {
+            read_at: now,
+            asked_at: None,
+            is_due: true,
+            groups: None,
+            heeded_at: None,
+            patience: FIRST_PATIENCE,
+        }
     }
 
     /// Something happened.
     pub fn note_due(&mut self) {
         self.is_due = true;
+    }
+
+    /// memory.events have changed: how long the next reading may wait. Those in a row are heeded less and less often.
+    pub fn heed(&mut self, now: Instant) -> Duration {
+        let last =
+            self.heeded_at.filter(|at| now.saturating_duration_since(*at) < MOST_PATIENCE * 2);
+        if last.is_none() {
+            self.patience = FIRST_PATIENCE;
+        }
+        // One that is still to come is for this change, too.
+        let due = last.map_or(now, |at| if at > now { at } else { now.max(at + self.patience) });
+        if last != Some(due) {
+            self.patience =
+                if last.is_none() { self.patience } else { (self.patience * 2).min(MOST_PATIENCE) };
+            self.heeded_at = Some(due);
+        }
+        due.saturating_duration_since(now)
     }
 
     /// Somebody wants to know.
@@ -91,6 +121,23 @@ mod tests {
     }
 
     #[test]
+    fn events_that_come_all_the_time_bring_a_reading_forward_every_ten_seconds_at_most() {
+        let start = Instant::now();
+        let mut calm = Calm::new(start);
+        // An event every 100 ms for five minutes.
+        let due = |n: u64| {
+            let at = start + Duration::from_millis(n * 100);
+            (at + calm.heed(at)).duration_since(start).as_secs()
+        };
+        let mut readings: Vec<u64> = (0..3000).map(due).collect();
+        readings.dedup();
+        assert_eq!(readings[..6], [0, 1, 3, 7, 15, 25]);
+        assert!(readings.windows(2).skip(4).all(|pair| pair[1] - pair[0] == 10), "{readings:?}");
+        // After a rest the first one counts at once.
+        assert!(calm.heed(start + Duration::from_secs(400)).is_zero());
+    }
+
+    #[test]
     fn a_glance_sees_memory_that_moved_and_who_came_and_went() {
         let mut calm = Calm::new(Instant::now());
         let read = HostSample {
@@ -99,6 +146,7 @@ mod tests {
             watermark: Bytes::ZERO,
             mem_available: Bytes::mib(3000),
             reclaimable_cache: Bytes::ZERO,
+            stolen: None,
             swap_total: Bytes::ZERO,
             swap_free: Bytes::ZERO,
             pressure: None,

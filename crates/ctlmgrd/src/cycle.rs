@@ -70,7 +70,7 @@ impl<U: UnitProperties> Daemon<U> {
         let (plan, state) = decide(&self.settings, state, snapshot);
         self.counters.overrides += state.overrides() - known;
         self.state = state;
-        if plan.account.is_near_contention() {
+        if plan.is_tight() {
             self.keep_pace();
         }
         let violations = check(&self.settings, &plan, snapshot);

@@ -244,7 +244,8 @@ impl<U: UnitProperties> Daemon<U> {
                 self.answer_waiting().await;
             }
             // Limits that are run into change memory.events all the time, and the pace is quick.
-            Event::Wake(Wake::MemoryEvent) if self.is_near_contention() => {}
+            Event::Wake(Wake::MemoryEvent) if self.is_tight() => {}
+            Event::Wake(Wake::MemoryEvent) => self.heed(),
             Event::Wake(wake) => {
                 tracing::debug!(?wake, "woken");
                 self.hurry();

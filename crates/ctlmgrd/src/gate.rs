@@ -17,7 +17,7 @@ mod waiting;
 
 pub(crate) use waiting::key as profile_key;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -94,6 +94,10 @@ struct Gate {
     waiting: Vec<Entry>,
     starting: Vec<Member>,
     running: Running,
+    /// Whose starts were over of late, and when.
+    over: VecDeque<(String, Instant)>,
+    /// When the last of those that started was over.
+    emptied_at: Option<Instant>,
     ground: Ground,
     is_held: bool,
     last_ticket: u64,
@@ -105,6 +109,8 @@ struct Gate {
     excused: BTreeMap<String, Instant>,
 }
 
+/// For so long it is told whose starts are over.
+const OF_LATE: Duration = Duration::from_secs(60);
 /// Nobody who was let go takes longer to start.
 const EXCUSED: Duration = Duration::from_secs(600);
 
@@ -135,6 +141,8 @@ impl Gate {
             waiting: Vec::new(),
             starting: Vec::new(),
             running: Running::new(now),
+            over: VecDeque::new(),
+            emptied_at: None,
             ground: Ground::default(),
             is_held: false,
             last_ticket: 0,
@@ -203,6 +211,7 @@ impl Gate {
             let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
             self.ground = Ground {
                 io_full_pct: pct(look.io_pressure),
+                io_full_before_pct: self.ground.io_full_before_pct,
                 memory_full_pct: pct(look.memory_pressure),
                 cpu_milli: look.cpus.map(|n| n * 1000),
                 cache: look.available,
@@ -294,11 +303,14 @@ impl Gate {
             .partition(|(why, _)| why.is_some());
         self.starting = left.into_iter().map(|(_, member)| member).collect();
         self.excused.retain(|_, since| now.duration_since(*since) < EXCUSED);
+        self.over.retain(|(_, since)| now.duration_since(*since) < OF_LATE);
         if !done.is_empty() {
+            self.emptied_at = self.starting.is_empty().then_some(now).or(self.emptied_at);
             self.running.keep(|id| self.containers.by_id.contains_key(id));
         }
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
+            self.over.push_back((member.name().to_owned(), now));
             if let Some(id) = member.id() {
                 self.running.note(id, member.last_look());
             }

@@ -136,7 +136,11 @@ mod tests {
         Step {
             path: CgroupPath::new("a.slice"),
             id: CgroupId(1),
-            action: Action::Reclaim { amount: Bytes::mib(9), chunk: Bytes::mib(9) },
+            action: Action::Reclaim {
+                amount: Bytes::mib(9),
+                chunk: Bytes::mib(9),
+                only_cache: false,
+            },
             rung: Rung::Reclaim,
             reason: Reason("test".to_owned()),
         }

@@ -54,18 +54,26 @@ impl<U: UnitProperties> Daemon<U> {
         self.next_tick = self.next_tick.min(Instant::now() + LEAST_PACE);
     }
 
-    /// Under contention the next reading is no further away than the quick pace.
+    /// Brings the next reading forward for memory.events: one who runs into its own limit all the time changes them all
+    /// the time, and is no reason to read everybody more often than else.
+    pub(crate) fn heed(&mut self) {
+        let wait = self.calm.heed(Instant::now());
+        self.calm.note_due();
+        self.next_tick = self.next_tick.min(Instant::now() + wait.max(LEAST_PACE));
+    }
+
+    /// While memory is tight the next reading is no further away than the quick pace.
     pub(crate) fn keep_pace(&mut self) {
         self.next_tick = self.next_tick.min(Instant::now() + QUICK);
     }
 
-    pub(crate) fn is_near_contention(&self) -> bool {
-        self.last.as_ref().is_some_and(|l| l.plan.account.is_near_contention())
+    pub(crate) fn is_tight(&self) -> bool {
+        self.last.as_ref().is_some_and(|l| l.plan.is_tight())
     }
 
     pub(crate) fn sense(&mut self) {
-        let is_calm = self.settings.memory.mode == Mode::Off
-            || self.last.is_some() && !self.is_near_contention();
+        let is_calm =
+            self.settings.memory.mode == Mode::Off || self.last.is_some() && !self.is_tight();
         let is_awaited = !self.waiting.is_empty();
         self.next_tick = Instant::now() + if is_calm && !is_awaited { CALM } else { QUICK };
         if let Some(since) = self.busy.sensing_since {

@@ -10,8 +10,9 @@ use serde::Serialize;
 
 /// Who asked within this time still listens.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Events kept; whoever is slower than this begins anew.
-const KEPT: usize = 2000;
+/// Lines kept, of which a reading has one for each cgroup and each verdict: some 20 MiB. Whoever is slower than this
+/// begins anew.
+const KEPT: usize = 20_000;
 
 /// An event with its place in the sequence.
 #[derive(Debug, Clone, Serialize)]
@@ -24,6 +25,8 @@ pub(crate) struct Numbered {
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     events: VecDeque<Numbered>,
+    /// Lines of all of them.
+    lines: usize,
     next: u64,
     asked_at: Option<Instant>,
 }
@@ -32,15 +35,24 @@ impl Recorder {
     /// Keeps an event, if somebody listens.
     pub fn note(&mut self, event: impl FnOnce() -> Event) {
         if self.asked_at.is_none_or(|at| at.elapsed() > PATIENCE) {
-            self.events.clear();
+            self.clear();
             self.asked_at = None;
             return;
         }
-        self.events.push_back(Numbered { number: self.next, event: event() });
+        let event = event();
+        self.lines += lines(&event);
+        self.events.push_back(Numbered { number: self.next, event });
         self.next += 1;
-        if self.events.len() > KEPT {
-            self.events.pop_front();
+        // However large the last one is, it is kept.
+        while self.lines > KEPT && self.events.len() > 1 {
+            let dropped = self.events.pop_front();
+            self.lines -= dropped.map_or(0, |dropped| lines(&dropped.event));
         }
+    }
+
+    fn clear(&mut self) {
+        self.events.clear();
+        self.lines = 0;
     }
 
     /// Events from number `from` on; from `start` on, if those are not there (any more).
@@ -49,11 +61,23 @@ impl Recorder {
         let first = self.events.front().map_or(self.next, |n| n.number);
         let is_lost = is_new || from.is_none_or(|from| from < first || from > self.next);
         if is_lost {
-            self.events.clear();
+            self.clear();
             self.note(start);
         }
         let wanted = if is_lost { 0 } else { from.unwrap_or(0) };
         self.events.iter().filter(|n| n.number >= wanted).cloned().collect()
+    }
+}
+
+/// About how many there are to write.
+fn lines(event: &Event) -> usize {
+    match event {
+        Event::Decided { snapshot, plan } => {
+            let groups =
+                [snapshot.workloads.len(), snapshot.bystanders.len(), snapshot.ancestors.len()];
+            1 + groups.iter().sum::<usize>() + plan.verdicts.len() + plan.steps.len()
+        }
+        Event::Start { .. } | Event::Learned { .. } => 1,
     }
 }
 

@@ -7,11 +7,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ctlmgr_act::{Actuator, RECLAIM_TIME, Stopper, UnitProperties};
+use ctlmgr_act::{Actuator, Ask, RECLAIM_TIME, Stopper, UnitProperties};
 use ctlmgr_host::chain;
 use ctlmgr_model::{
-    Action, Bytes, CgroupId, CgroupPath, Knob, Millis, Outcome, Rung, Saved, Snapshot, Step, Undone,
-    Value,
+    Action, Bytes, CgroupId, CgroupPath, Knob, Millis, Outcome, Rung, Saved, Snapshot, Step,
+    Undone, Value,
 };
 use ctlmgr_sense::{Glance, Query, Sensor};
 use glob::Pattern;
@@ -146,7 +146,10 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
     deadline: Instant,
 ) -> anyhow::Result<Outcome> {
     match (&step.action, step.to_save()) {
-        (Action::Reclaim { amount, chunk }, _) if !actuator.has_reclaim() => {
+        (Action::Reclaim { only_cache: true, .. }, _) if !actuator.has_reclaim() => {
+            Ok(Outcome::Reclaimed(Bytes::ZERO))
+        }
+        (Action::Reclaim { amount, chunk, .. }, _) if !actuator.has_reclaim() => {
             let mut done = Bytes::ZERO;
             while done < *amount && Instant::now() < deadline {
                 let ask = (*chunk).min(*amount - done);
@@ -158,8 +161,9 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
             }
             Ok(Outcome::Reclaimed(done))
         }
-        (Action::Reclaim { amount, chunk }, _) => {
-            Ok(actuator.reclaim((&step.path, step.id), *amount, *chunk, deadline).await)
+        (&Action::Reclaim { amount, chunk, only_cache }, _) => {
+            let ask = Ask { amount, chunk, only_cache, deadline };
+            Ok(actuator.reclaim((&step.path, step.id), ask).await)
         }
         (Action::Release { knob, prior, .. }, _) => {
             release(actuator, journal, (&step.path, *knob), (*prior).into()).await

@@ -7,7 +7,8 @@
 //! did. Each number of batches K is then bounded by itself; one that stays open is closed by choosing,
 //! in whole numbers, among all patterns whose reduced cost is below the gap: no others can be in a
 //! better plan ([`cover`] where nobody repeats, an integer program otherwise). An order among kinds only
-//! takes plans away, so every bound holds with one too.
+//! takes plans away: no pattern holds one kind and another that waits for it, and where nobody repeats no set of patterns
+//! that has no order is chosen; elsewhere a bound that leaves this out holds, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -318,7 +319,7 @@ impl<'a> Generation<'a> {
         match chosen {
             Choice::Best(plan) => {
                 let cost: i64 = plan.iter().map(|b| self.problem.cost(b)).sum();
-                // What these patterns cost is a bound even if they have no order.
+                // What these patterns cost is a bound even if they have no order, which an integer program does not know.
                 let better = Some(plan).filter(|_| cost < self.cost);
                 if let Some(plan) = better.and_then(|plan| arrange(self.problem, plan)) {
                     (self.plan, self.cost) = (plan, cost);

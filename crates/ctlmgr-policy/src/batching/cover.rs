@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::master::Choice;
+use super::order::arrange;
 use super::problem::{Pattern, Problem};
 
 /// Most kinds.
@@ -32,13 +33,15 @@ struct Walk<'a> {
     best: Option<Vec<u64>>,
     steps: u64,
     is_over: &'a dyn Fn() -> bool,
+    /// Whether the batches can start one after the other.
+    has_order: &'a dyn Fn(&[u64]) -> bool,
 }
 
 /// Steps between two looks at the clock.
 const LOOK: u64 = 1 << 16;
 
 /// The cheapest plan of exactly so many batches out of these patterns, given with their reduced costs, none
-/// negative, that costs less than `limit`.
+/// negative, that has an order and costs less than `limit`.
 pub(crate) fn choose(
     problem: &Problem,
     patterns: &[(i64, Pattern)],
@@ -60,6 +63,15 @@ pub(crate) fn choose(
         costs.insert(mask, *cost);
     }
     buckets.iter_mut().for_each(|b| b.sort_unstable());
+    let pattern = |mask: &u64| {
+        let mut pattern = vec![0; kinds.len()];
+        let bits = order.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 > 0);
+        bits.for_each(|(_, a)| pattern[*a] = 1);
+        pattern
+    };
+    let has_order = |masks: &[u64]| {
+        !problem.is_ordered() || arrange(problem, masks.iter().map(pattern).collect()).is_some()
+    };
     let mut walk = Walk {
         buckets,
         costs,
@@ -69,16 +81,11 @@ pub(crate) fn choose(
         best: None,
         steps,
         is_over,
+        has_order: &has_order,
     };
     if !walk.descend(all, u32::try_from(batches).unwrap_or(0), 0) {
         return Choice::Unknown;
     }
-    let pattern = |mask: &u64| {
-        let mut pattern = vec![0; kinds.len()];
-        let bits = order.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 > 0);
-        bits.for_each(|(_, a)| pattern[*a] = 1);
-        pattern
-    };
     let plan = walk.best.map(|masks| masks.iter().map(pattern).collect());
     plan.map_or(Choice::Impossible, Choice::Best)
 }
@@ -99,8 +106,10 @@ impl Walk<'_> {
         }
         if batches == 1 {
             if let Some(last) = self.costs.get(&free).filter(|last| cost + **last < self.limit) {
-                self.limit = cost + last;
-                self.best = Some(self.chosen.iter().copied().chain([free]).collect());
+                let plan: Vec<u64> = self.chosen.iter().copied().chain([free]).collect();
+                if (self.has_order)(&plan) {
+                    (self.limit, self.best) = (cost + last, Some(plan));
+                }
             }
             return true;
         }

@@ -191,6 +191,11 @@ impl Walk<'_> {
     }
 
     fn room(&self, a: usize) -> u32 {
+        // Nobody starts in the same batch as one it waits for.
+        let is_in = |b: usize| self.count[b] > 0 && self.problem.are_apart(a, b);
+        if self.problem.is_ordered() && (0..self.count.len()).any(is_in) {
+            return 0;
+        }
         self.problem.room(a, self.size, &self.used).min(self.problem.kinds()[a].count)
     }
 

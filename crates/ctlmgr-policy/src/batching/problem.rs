@@ -1,5 +1,7 @@
 //! What is to be divided into batches, in exact integers.
 
+use std::collections::BTreeSet;
+
 /// Containers that do not differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kind {
@@ -30,6 +32,8 @@ pub struct Problem {
     is_ordered: bool,
     /// In which batch each kind starts at the latest, for its own sake and for those that wait for it.
     latest: Vec<u32>,
+    /// Of each kind those that it waits for and that wait for it, through however many; empty without order.
+    apart: Vec<BTreeSet<usize>>,
     alpha: i64,
     beta: i64,
 }
@@ -106,11 +110,13 @@ impl Problem {
             total,
             is_ordered,
             latest: Vec::new(),
+            apart: Vec::new(),
             alpha: 0,
             beta: 0,
         };
         problem.expect_order()?;
         problem.find_latest()?;
+        problem.find_apart();
         problem.drop_unused();
         problem.scale().ok_or(Infeasible::Overflow)?;
         Ok(problem)
@@ -154,6 +160,16 @@ impl Problem {
         (worst < i128::from(i64::MAX / 4)).then_some(())
     }
 
+    /// Prices a batch as `whole` does, of which this is a part, so that what both cost can be added up; `false` if that is
+    /// more than exact arithmetic holds.
+    pub fn price_as(&mut self, whole: &Problem) -> bool {
+        (self.alpha, self.beta) = whole.prices();
+        let all: Pattern = self.kinds.iter().map(|k| k.count).collect();
+        let worst = i128::from(self.alpha) * i128::from(self.penalty(&all))
+            + i128::from(self.beta) * i128::from(self.total);
+        worst < i128::from(i64::MAX / 4)
+    }
+
     fn checked_penalty(&self, batch: &[u32]) -> Option<i64> {
         let mut sum: i128 = 0;
         for (a, x) in batch.iter().enumerate() {
@@ -193,6 +209,20 @@ impl Problem {
         late.map_or(Ok(()), |kind| Err(Infeasible::TooLate { kind }))
     }
 
+    fn find_apart(&mut self) {
+        let kinds = self.kinds.len();
+        self.apart = vec![BTreeSet::new(); if self.is_ordered { kinds } else { 0 }];
+        for a in 0..self.apart.len() {
+            let mut open = self.kinds[a].after.clone();
+            while let Some(p) = open.pop() {
+                if self.apart[a].insert(p) {
+                    self.apart[p].insert(a);
+                    open.extend(&self.kinds[p].after);
+                }
+            }
+        }
+    }
+
     /// The same with each kind in one of some classes, whose members are as mild as any two of them and use as
     /// little as any; priced as here, and in no order. `class` names no number without those below it.
     pub(crate) fn merged(&self, class: &[usize]) -> Problem {
@@ -219,6 +249,7 @@ impl Problem {
             kinds: (0..classes).map(kind).collect(),
             penalty,
             latest: vec![u32::MAX; classes],
+            apart: Vec::new(),
             is_ordered: false,
             capacities: self.capacities.clone(),
             ..*self
@@ -279,6 +310,11 @@ impl Problem {
     /// Price of one unit of penalty, and of one batch, in the integer cost.
     pub fn prices(&self) -> (i64, i64) {
         (self.alpha, self.beta)
+    }
+
+    /// Whether two kinds cannot be in one batch, because one waits for the other, through however many.
+    pub(crate) fn are_apart(&self, a: usize, b: usize) -> bool {
+        self.apart.get(a).is_some_and(|others| others.contains(&b))
     }
 
     /// Whether some kind waits for another.

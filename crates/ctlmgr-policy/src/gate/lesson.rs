@@ -265,6 +265,13 @@ pub fn learn_alone(profile: &mut Profile, lasted: Millis) {
     profile.alone = Some(profile.alone.map_or(lasted, mean));
 }
 
+/// Page cache that it fills: what it reads, but no more than it was seen to hold if that is known. Who reads the same again
+/// and again, or past the page cache, fills less of it.
+fn cached(profile: &Profile) -> Bytes {
+    let held = profile.running.filter(|r| r.looks > 0).map(|r| r.page_cache.max(r.working_set));
+    held.map_or(profile.io.read, |held| profile.io.read.min(held))
+}
+
 /// What a profile says about a start to come; `stated` is what a label says of its character.
 pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
     // One that is quiet while it runs may still do much to get there.
@@ -281,8 +288,6 @@ pub fn traits(profile: Option<&Profile>, stated: Option<Character>) -> Traits {
         cpu_milli: profile.map_or(0, |p| busy_milli(&p.io, p.lasts)),
         disks: profile.map_or([None; DISKS], |p| uses(&p.io, stated)),
         // What one reads in a minute of normal running says nothing of how much it reads to start.
-        cache: profile
-            .filter(|p| p.starts > 0 && reads(p.character))
-            .map_or(Bytes::ZERO, |p| p.io.read),
+        cache: profile.filter(|p| p.starts > 0 && reads(p.character)).map_or(Bytes::ZERO, cached),
     }
 }

@@ -124,6 +124,23 @@ fn a_mixed_one_costs_what_its_parts_cost_until_its_own_starts_have_taught_more()
     assert_eq!(cost(one(RandomWrite), &Penalties::new([parts])), 20, "here they get on");
 }
 
+/// Who runs keeps the disk busy: starts that use it go one after the other then, and others as they like.
+#[test]
+fn where_the_disk_was_busy_before_starts_that_use_it_go_one_by_one() {
+    let two =
+        || vec![waiting(1, Some(Character::RandomRead)), waiting(2, Some(Character::RandomWrite))];
+    let mut queue = Queue { waiting: two(), ..Queue::default() };
+    queue.ground.io_full_pct = Some(90.0);
+    assert_eq!(who_starts(&queue, 10), [1, 2], "they explain it");
+    queue.ground.io_full_before_pct = Some(90.0);
+    assert_eq!(who_starts(&queue, 10), [1]);
+    queue.waiting[1].traits.character = Some(Character::Cpu);
+    assert_eq!(who_starts(&queue, 10), [1, 2]);
+    queue.ground.io_full_before_pct = Some(5.0);
+    queue.waiting = two();
+    assert_eq!(who_starts(&queue, 10), [1, 2]);
+}
+
 #[test]
 fn processors_and_page_cache_are_shared() {
     let mut queue = Queue { waiting: vec![waiting(1, None), waiting(2, None)], ..Queue::default() };
@@ -263,7 +280,7 @@ prop_compose! {
              proptest::collection::vec(0u64..14, 0..4), 0u64..3000, 0u64..200),
             1..12),
         under_way in proptest::collection::vec((0u64..14, any_character()), 0..4),
-        io_full in proptest::option::of(0.0f32..100.0),
+        io_full in proptest::option::of(0.0f32..100.0), before in proptest::option::of(0.0f32..100.0),
     ) -> Queue {
         let mut queue = Queue::default();
         for (i, (character, weight, since, longest, after, cpu_milli, cache)) in list.into_iter().enumerate() {
@@ -281,7 +298,7 @@ prop_compose! {
             queue.starting.push(Starting { name: format!("c{n}"), traits });
         }
         queue.ground = Ground {
-            io_full_pct: io_full, memory_full_pct: None, cpu_milli: Some(4000),
+            io_full_pct: io_full, io_full_before_pct: before, memory_full_pct: None, cpu_milli: Some(4000),
             cache: Some(Bytes::mib(300)),
         };
         queue

@@ -47,7 +47,8 @@ impl<'a> Penalties<'a> {
 
     /// Between kinds, as integers. Different volumes do not conflict.
     pub fn between(&self, input: &Input, groups: &[Vec<usize>]) -> (Vec<Vec<i64>>, Scale) {
-        let scale = Scale::of(self.rows.iter().flatten().copied());
+        let given = self.rows.iter().flatten().chain(&input.taken).copied();
+        let scale = Scale::up_to(given, finest(input));
         let one = |a: usize, b: usize| {
             let is_apart = input.containers[a].volume != input.containers[b].volume;
             let penalty = self.rows[self.row[a]][self.row[b]];
@@ -79,6 +80,16 @@ impl<'a> Penalties<'a> {
         let is_own = |entry: usize, row: usize| is_sole(entry) || self.rows[row][row] == own;
         (0..of_a.len()).all(is_alike) && is_own(a, row_a) && is_own(b, row_b)
     }
+}
+
+/// What the largest penalty becomes where they are no decimals: as large as costs allow, which go with the third power of the
+/// number of containers.
+fn finest(input: &Input) -> f64 {
+    let left: f64 = input.containers.iter().map(|c| f64::from(c.count)).sum();
+    let n = left + f64::from(input.taken_count);
+    let weights = Scale::of([input.objective.penalty, input.objective.batches].into_iter());
+    let weight = input.objective.penalty.max(input.objective.batches) * weights.factor;
+    (1e17 / (n.powi(3) * weight.max(1.0))).clamp(1e3, 1e9).floor()
 }
 
 fn by_bin(input: &Input) -> Result<Vec<usize>, anyhow::Error> {

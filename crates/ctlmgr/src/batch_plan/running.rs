@@ -43,9 +43,12 @@ pub(super) fn take_out(input: &mut Input) -> Result<Vec<String>, anyhow::Error> 
     let taken = names.into_iter().zip(&is_running).filter(|(_, is)| **is).flat_map(|(n, _)| n);
     let taken = taken.collect();
     if let Some(rows) = input.pairwise.as_mut().filter(|rows| rows.len() == is_running.len()) {
+        input.taken.extend(rows.iter().flatten().copied());
         keep(rows, &is_running);
         rows.iter_mut().for_each(|row| keep(row, &is_running));
     }
+    let count = |c: &Container| if c.running { c.count } else { 0 };
+    input.taken_count = input.containers.iter().map(count).fold(0, u32::saturating_add);
     input.containers.retain(|c| !c.running);
     Ok(taken)
 }

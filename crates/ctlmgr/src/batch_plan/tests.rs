@@ -133,3 +133,109 @@ fn what_runs_is_in_the_first_batch_and_is_not_waited_for() {
     (0..3).for_each(|i| full["containers"][i]["use"] = json!({"cpu": 0.1}));
     assert_eq!(planned(&full)[0].len(), 3);
 }
+
+#[test]
+fn those_that_run_and_fill_the_first_batch_count_in_what_is_said_of_the_plan() {
+    let found =
+        solve(&four(|c| (0..3).for_each(|i| c[i]["running"] = json!(true))).to_string(), Some(100))
+            .unwrap();
+    // 9 + 1 + 1 of 22 in the first of two batches.
+    assert!((found.penalty_total - 11.0).abs() < 1e-9, "{found:?}");
+    let expected = (1.0 - 11.0 / 22.0) + (1.0 - 1.0 / 3.0);
+    assert!((found.objective - expected).abs() < 1e-9 && found.proven, "{found:?}");
+    assert!((found.bound - expected).abs() < 1e-9);
+}
+
+/// Uses that are no decimals: what fits fits, and whoever uses all there is, too.
+#[test]
+fn capacities_are_exact_to_the_last_digit() {
+    let of = |uses: f64, count: u32, have: f64| {
+        let input = json!({"bins": ["x"], "penalty": [[0]], "capacity": {"cpu": have},
+            "containers": [{"name": "a", "bin": "x", "count": count, "use": {"cpu": uses}}]});
+        solve(&input.to_string(), Some(100)).unwrap()
+    };
+    let third = of(1.0 / 3.0, 3, 1.0);
+    assert!(third.batches.len() == 1 && third.proven, "{third:?}");
+    for n in 1..200 {
+        let amount = f64::from(n) / 97.0;
+        let alone = of(amount, 1, amount);
+        assert!(alone.proven && alone.batches.len() == 1, "{amount}");
+        let two = of(amount, 2, amount * 2.0);
+        assert!(two.proven && two.batches.len() == 1, "{amount}");
+        assert_eq!(of(amount, 2, amount * 1.999_999_999).batches.len(), 2, "{amount}");
+    }
+    let apart = json!({"bins": ["x"], "penalty": [[0]], "capacity": {"b": 1e15},
+        "containers": [{"name": "a", "bin": "x", "use": {"b": 1.234_567_890_123e-9}}, {"name": "c", "bin": "x",
+        "use": {"b": 1e15}}]});
+    let found = solve(&apart.to_string(), Some(100)).unwrap();
+    assert!(!found.proven && found.bound >= 2.0, "what was rounded proves nothing: {found:?}");
+}
+
+/// The best of Eq. 3 over all divisions of as many as there are rows.
+fn best_by_pairs(table: &[Vec<f64>]) -> f64 {
+    let n = table.len();
+    let pairs = || (0..n).flat_map(move |a| (a + 1..n).map(move |b| (a, b)));
+    let most: f64 = pairs().map(|(a, b)| table[a][b]).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a handful")]
+    let value = |d: &Vec<usize>| {
+        let total: f64 = pairs().filter(|(a, b)| d[*a] == d[*b]).map(|(a, b)| table[a][b]).sum();
+        let batches = d.iter().max().map_or(0, |m| *m);
+        2.0 - total / most - batches as f64 / (n - 1) as f64
+    };
+    divisions(n).iter().map(value).fold(0.0, f64::max)
+}
+
+#[test]
+fn penalties_that_are_no_decimals_are_planned_and_proven_like_others() {
+    let mut seed = 7_u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from(u32::try_from(seed >> 40).unwrap()) / 3_000_017.0
+    };
+    for n in [3, 5, 7] {
+        for _ in 0..8 {
+            let mut table = vec![vec![0.0; n]; n];
+            for a in 0..n {
+                for b in 0..a {
+                    let s = next();
+                    (table[a][b], table[b][a]) = (s, s);
+                }
+            }
+            let containers: Vec<_> = (0..n).map(|i| json!({"name": format!("c{i}")})).collect();
+            let input = json!({"pairwise": table, "containers": containers});
+            let found = solve(&input.to_string(), Some(2000)).unwrap();
+            let best = best_by_pairs(&table);
+            assert!((found.objective - best).abs() < 1e-6, "{found:?}, {best} is possible");
+            assert!(
+                found.proven && found.bound >= best - 1e-12 && found.bound <= best + 1e-6,
+                "{found:?}"
+            );
+        }
+    }
+}
+
+/// Eight that all differ, some after others, with a size: against all divisions that have an order.
+#[test]
+fn plans_with_an_order_are_proven() {
+    let fights = |a: usize, b: usize| if a == b { 0 } else { (a * 7 + b * 7 + a * b * 5) % 6 };
+    let table: Vec<Vec<usize>> = (0..18).map(|a| (0..18).map(|b| fights(a, b)).collect()).collect();
+    let containers: Vec<_> = (0..18)
+        .map(|i| {
+            let after: Vec<_> = if i % 3 == 2 {
+                vec![format!("c{}", i - 1), format!("c{}", i - 2)]
+            } else {
+                vec![]
+            };
+            json!({"name": format!("c{i}"), "after": after})
+        })
+        .collect();
+    let input =
+        json!({"pairwise": table, "containers": containers, "max_batch": 6, "time_limit_ms": 3000});
+    let found = solve(&input.to_string(), None).unwrap();
+    assert!(found.proven, "{found:?}");
+    let batch_of = |name: String| found.batches.iter().position(|b| b.contains(&name)).unwrap();
+    for i in (2..18).step_by(3) {
+        let own = batch_of(format!("c{i}"));
+        assert!([1, 2].iter().all(|d| batch_of(format!("c{}", i - d)) < own), "{found:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Starts that dockerd tells of: of those that were let go, and of others.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ctlmgr_model::Mode;
 use ctlmgr_policy::gate::Ticket;
@@ -8,6 +8,9 @@ use ctlmgr_policy::gate::Ticket;
 use super::Gate;
 use super::starting::Member;
 use super::waiting::{Entry, Known, find};
+
+/// In this time what somebody did has left the pressure of the last 10 s.
+const FADED: Duration = Duration::from_secs(20);
 
 /// Whether this one is what was described by its image, before it had a name.
 fn is_described(described: &Known, known: &Known) -> bool {
@@ -62,12 +65,21 @@ impl Gate {
         self.join(member, reason);
     }
 
+    /// What others do to the disk: nobody starts now, and those that did are over for long enough not to count any more.
+    fn note_pressure(&mut self, now: Instant) {
+        let rested = self.emptied_at.is_none_or(|at| now.saturating_duration_since(at) > FADED);
+        if rested {
+            self.ground.io_full_before_pct = self.sight.io_full_pct();
+        }
+    }
+
     pub(super) fn join(&mut self, mut member: Member, reason: &str) {
         if self.settings.starts.mode == Mode::Off {
             return;
         }
         if self.starting.is_empty() {
             self.batch += 1;
+            self.note_pressure(member.since);
         }
         if let Some(id) = member.id() {
             self.excused.remove(id);

@@ -139,6 +139,7 @@ impl Gate {
             trace: self.sight.tracing.said(),
             waiting: self.waiting.iter().map(waiting).collect(),
             starting: self.starting.iter().map(starting).collect(),
+            over: self.over.iter().map(|(name, _)| name.clone()).collect(),
             counters: self.counters,
         }
     }

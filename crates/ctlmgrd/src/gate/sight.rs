@@ -45,6 +45,11 @@ impl Sight {
         self.looking.is_some() || self.tracing.is_beginning()
     }
 
+    /// Part of the last 10 s in which everything waited for a disk, now.
+    pub fn io_full_pct(&self) -> Option<f32> {
+        self.sensor.io_pressure().map(|p| p.full.avg10_pct)
+    }
+
     /// Takes the next look at these, where it is time; whether it was.
     pub fn look(&mut self, now: Instant, ids: BTreeSet<String>) -> bool {
         if self.looking.is_some() || now.duration_since(self.looked_at) < LOOK {

@@ -12,7 +12,12 @@ fn patterns(problem: &Problem) -> Vec<Pattern> {
         all.into_iter().flat_map(next).collect()
     };
     let all = problem.kinds().iter().fold(vec![Vec::new()], longer);
-    all.into_iter().filter(|p| p.iter().any(|n| *n > 0) && problem.fits(p)).collect()
+    let in_order = |p: &Pattern| {
+        let held: Vec<usize> = (0..p.len()).filter(|a| p[*a] > 0).collect();
+        held.iter().all(|a| held.iter().all(|b| !problem.are_apart(*a, *b)))
+    };
+    let may_be = |p: &Pattern| p.iter().any(|n| *n > 0) && problem.fits(p) && in_order(p);
+    all.into_iter().filter(may_be).collect()
 }
 
 fn reduced(problem: &Problem, prices: &Prices, pattern: &Pattern) -> i64 {
