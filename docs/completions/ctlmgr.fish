@@ -61,7 +61,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -l json -d 'Print JS
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l weight -d 'NAME=WEIGHT: give a workload another weight, 1–10000 or a class' -r
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l capacity -d 'Share out this much, or more or less than now: 8G, +2G, -2G' -r
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l add -d 'SIZE@WEIGHT: add a workload that needs this much' -r
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l add -d 'SIZE@WEIGHT: add a workload that needs this much, and was promised it' -r
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand what-if" -s h -l help -d 'Print help'

@@ -1,6 +1,6 @@
 //! Asking ctlmgrd for leave, without ever being held up by it.
 //!
-//! The question is asked in slices of a second. A daemon that is dead refuses the connection, and one
+//! The question is asked in slices of less than a second. A daemon that is dead refuses the connection, and one
 //! that hangs misses its slice: either way the container starts, at most [`SLICE`] + [`GRACE`] later. When
 //! plugin or wrapper was not answered, the other, which asks about the same start, does not wait as long again.
 
@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use ctlmgr_api::{Client, StartDecision, StartRequest};
 
 /// The daemon answers at least this often …
-const SLICE: Duration = Duration::from_secs(1);
+const SLICE: Duration = Duration::from_millis(800);
 /// … or so much later, busy as it may be.
 const GRACE: Duration = Duration::from_millis(700);
+/// Whatever becomes of the daemon `docker start` works within two seconds, and needs some of that for itself.
+const _: () = assert!(SLICE.as_millis() + GRACE.as_millis() <= 1500);
 /// Whoever asks one that did not answer the other one just now waits no longer for its first word. Nobody
 /// goes by his own: on a busy host one late answer must not let all that follow go unasked.
 const SUSPICION: Duration = Duration::from_millis(200);

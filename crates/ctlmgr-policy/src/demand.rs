@@ -12,7 +12,9 @@
 //! under MGLRU, however hot it is, and shows only once it is missed: it comes back so soon that the
 //! kernel counts it as of the working set (`workingset_activate_file`). The rate of that says how much
 //! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
-//! much more is missing ([`GROWTH_SECS`]). Rises count at once, falls decay, so that a short dip does not
+//! much more is missing ([`GROWTH_SECS`]). Whoever misses any has need of all that it holds within its promise. MGLRU calls everything
+//! that comes back a part of the working set, a file that is read from end to end again and again included, of which a part
+//! is worth nothing; so what is read in sequence counts up to the basis or the promise only. Rises count at once, falls decay, so that a short dip does not
 //! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
 //! needs, so only the time in which it did not wait counts: page cache that was taken long ago is of no working set to
 //! the kernel when it comes back, and its owner would lose its claim because it was robbed of it. Who waits for half of
@@ -28,16 +30,18 @@
 //! basis lies between its old value and demand; whoever comes begins with the same basis, and earns as much in the same
 //! time; at first sight everything in swap counts, because
 //! what is not known must not tighten anything. A scan that fills page cache asks for nothing, nor
-//! does it make cold swap look warm; cache that is missed asks for what there is of it and more; a fork server counts what it shares once; a burst counts at
+//! does it make cold swap look warm, and one that begins again and again asks for no more than its basis; page cache within a
+//! promise is needed once any of it is missed; cache that is missed asks for what there is of it and more; a fork server counts what it shares once; a burst counts at
 //! once and fades; a leak does not earn basis; the more of its time one
 //! waits for what was taken from it, the longer it keeps its claim.
 
 use ctlmgr_model::{
-    Activity, Bytes, CgroupId, Doing, Group, HostSample, Limit, MemorySample, MemorySettings,
-    Millis, Snapshot,
+    Activity, Bytes, CgroupId, Doing, Group, HostSample, Io, Limit, MemorySample, MemorySettings,
+    Millis, Settings, Snapshot, Workload,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::entitlement::entitlement;
 use crate::heat::{Heat, LEAST_MISSING};
 use crate::probe::Probe;
 use crate::progress::{CpuTime, Progress};
@@ -118,6 +122,8 @@ pub(crate) struct Look<'a> {
     pub prices: Prices,
     /// Whether, if it is not known, it has appeared since the last look.
     pub is_new: bool,
+    /// Memory that it was promised.
+    pub promise: Option<Bytes>,
 }
 
 /// What it costs that pages are missing.
@@ -154,7 +160,7 @@ pub(crate) fn estimate(
     };
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
     let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
-    let cache = needed_cache(memory, cache_rate);
+    let cache = needed_cache(look, &last, cache_rate);
     let now = capped(memory.working_set() + returning(memory, anon_rate) + cache, memory.max);
     let counted = time_waited(&last, memory, &seen, passed);
     let toll = last.toll.next(passed, memory, counted);
@@ -255,11 +261,7 @@ fn missing(memory: &MemorySample, demand: Bytes, cache: Bytes) -> f64 {
 const REMEMBERED: Millis = Millis(600_000);
 
 /// Estimates for all groups of a snapshot, and for those that are not in it for a while.
-pub(crate) fn estimate_all(
-    settings: &MemorySettings,
-    state: &State,
-    snapshot: &Snapshot,
-) -> Estimates {
+pub(crate) fn estimate_all(settings: &Settings, state: &State, snapshot: &Snapshot) -> Estimates {
     let (at, last) = (snapshot.at, &state.estimates);
     let newest = last.values().map(|e| e.at).max();
     let present = last.values().filter(|e| Some(e.at) == newest);
@@ -267,14 +269,17 @@ pub(crate) fn estimate_all(
     let prices = Prices { cpu: price_of_cpu(&snapshot.host), fault };
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
-    let look = |g: &Group| {
-        let look = Look { at, memory: &g.memory, seen: g.activity, prices, is_new };
-        estimate(settings, last.get(&g.id).copied(), &look)
+    let look = |(g, promise): (&Group, Option<Bytes>)| {
+        let look = Look { at, memory: &g.memory, seen: g.activity, prices, is_new, promise };
+        (g.id, estimate(&settings.memory, last.get(&g.id).copied(), &look))
     };
-    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let total = snapshot.host.mem_total;
+    let promised = |w: &Workload| entitlement(settings, w).promise.map(|p| p.min(total));
+    let workloads = snapshot.workloads.iter().map(|w| (&w.group, promised(w)));
+    let groups = workloads.chain(snapshot.bystanders.iter().map(|g| (g, None)));
     let recent = last.iter().filter(|(_, e)| at.since(e.at) < REMEMBERED).map(|(id, e)| (*id, *e));
     let mut estimates: Estimates = recent.collect();
-    estimates.extend(groups.map(|g| (g.id, look(g))));
+    estimates.extend(groups.map(look));
     estimates
 }
 
@@ -332,9 +337,32 @@ pub(crate) fn part_of(amount: u64, of: u64) -> f64 {
 }
 
 /// Page cache on the inactive list, and beyond memory, that is missed when it is not there.
-fn needed_cache(memory: &MemorySample, activated_per_sec: u64) -> Bytes {
+fn needed_cache(look: &Look<'_>, last: &Estimate, activated_per_sec: u64) -> Bytes {
+    let memory = look.memory;
     let within = |secs: u64| Bytes(activated_per_sec.saturating_mul(Bytes::PAGE.0 * secs));
-    within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS))
+    let missed = within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS));
+    let promise = look.promise.unwrap_or_default();
+    let beside = |due: Bytes| due - memory.working_set();
+    let missed = match is_scan(&last.seen.io, &look.seen.io) {
+        true => missed.min(beside(last.basis.max(promise))),
+        false => missed,
+    };
+    // Whoever misses some of what it was promised is not asked how much more of it.
+    let kept =
+        if activated_per_sec > 0 { memory.inactive_file.min(beside(promise)) } else { Bytes::ZERO };
+    missed.max(kept)
+}
+
+/// Requests of at least this size in the mean are read ahead of who reads in sequence (16 KiB is the least that
+/// readahead begins with, 128 KiB the most by default).
+const SEQUENTIAL: Bytes = Bytes(48 << 10);
+/// Fewer reads say nothing of how it reads.
+const FEW_READS: u64 = 16;
+
+/// Whether what was read since was read in sequence.
+fn is_scan(before: &Io, now: &Io) -> bool {
+    let reads = now.reads.saturating_sub(before.reads);
+    reads >= FEW_READS && (now.read - before.read).0 / reads >= SEQUENTIAL.0
 }
 
 fn capped(demand: Bytes, max: Limit) -> Bytes {
@@ -379,7 +407,7 @@ mod tests {
         super::estimate(
             settings,
             last,
-            &Look { at, memory, seen, prices: Prices::default(), is_new: false },
+            &Look { at, memory, seen, prices: Prices::default(), is_new: false, promise: None },
         )
     }
 
@@ -425,7 +453,14 @@ mod tests {
             super::estimate(
                 &settings(),
                 None,
-                &Look { at, memory: &memory, seen, prices: Prices::default(), is_new },
+                &Look {
+                    at,
+                    memory: &memory,
+                    seen,
+                    prices: Prices::default(),
+                    is_new,
+                    promise: None,
+                },
             )
         };
         assert_eq!(begin(Bytes::mib(900), true).basis, begin(Bytes::mib(70), true).basis);
@@ -476,7 +511,7 @@ mod tests {
                 let pair = vec![redis(1, 90_000), redis(2, 4_000)];
                 let mut snapshot = crate::testing::host(Bytes::mib(1000), pair, Vec::new());
                 snapshot.at = Millis(second * 1000);
-                state.estimates = estimate_all(&settings(), &state, &snapshot);
+                state.estimates = estimate_all(&Settings::default(), &state, &snapshot);
             }
             let heats: Vec<Heat> = state.estimates.values().map(|e| e.heat).collect();
             let all = Heat::of_all(heats.iter().copied()).unwrap();
@@ -545,6 +580,61 @@ mod tests {
         assert_eq!(unmissed.demand, Bytes::mib(20), "what nobody misses may be a scan");
     }
 
+    /// A file larger than memory, read from end to end again and again: MGLRU calls all of it a working set.
+    fn scanned_again(promise: Option<Bytes>, request: Bytes) -> Estimate {
+        let mut last = None;
+        for second in 0..120u64 {
+            let memory = MemorySample {
+                current: Bytes::mib(1410),
+                inactive_file: Bytes::mib(1400),
+                activate_file: second * 36_000,
+                refault_file: second * 36_000,
+                ..sample(Bytes::mib(10))
+            };
+            let read = Bytes(second * 36_000 * Bytes::PAGE.0);
+            let io = Io { read, reads: read.0 / request.0, ..Io::default() };
+            let seen = Activity { io, ..Activity::default() };
+            let (at, prices) = (Millis(second * 1000), Prices::default());
+            let look = Look { at, memory: &memory, seen, prices, is_new: true, promise };
+            last = Some(super::estimate(&settings(), last, &look));
+        }
+        last.unwrap()
+    }
+
+    #[test]
+    fn a_scan_that_begins_again_and_again_asks_for_no_more_than_it_is_due() {
+        let whole = Bytes(128 << 10);
+        assert!(scanned_again(None, whole).demand <= LIVING, "{:?}", scanned_again(None, whole));
+        let promised = scanned_again(Some(Bytes::mib(500)), whole).demand;
+        assert_eq!(promised, Bytes::mib(500), "what it was told that it has");
+        let at_random = scanned_again(None, Bytes::PAGE).demand;
+        assert!(at_random > Bytes::mib(1400), "what is read here and there may be a working set");
+    }
+
+    #[test]
+    fn page_cache_within_a_promise_is_need_once_any_of_it_is_missed() {
+        let demand = |activated: u64, promise: u64| {
+            let memory = |second: u64| MemorySample {
+                inactive_file: Bytes::mib(280),
+                activate_file: second * activated,
+                ..sample(Bytes::mib(20))
+            };
+            let mut last = None;
+            for second in 0..5 {
+                let memory = memory(second);
+                let (seen, prices) = (Activity::default(), Prices::default());
+                let promise = Some(Bytes::mib(promise));
+                let at = Millis(second * 1000);
+                let look = Look { at, memory: &memory, seen, prices, is_new: false, promise };
+                last = Some(super::estimate(&settings(), last, &look));
+            }
+            last.unwrap().demand
+        };
+        assert_eq!(demand(0, 300), Bytes::mib(20), "what nobody misses is lent out");
+        assert_eq!(demand(5, 300), Bytes::mib(300));
+        assert!(demand(5, 100) >= Bytes::mib(100) && demand(5, 100) < Bytes::mib(110));
+    }
+
     #[test]
     fn waiting_counts_as_far_as_what_was_read_had_been_in_memory() {
         let at = |second: u64, read_mib: u64| {
@@ -596,7 +686,7 @@ mod tests {
                 let seen = Activity { io, user_usec, ..Activity::default() };
                 let prices = Prices { cpu: price_of_cpu(&host), ..Prices::default() };
                 let at = Millis(second * 1000);
-                let look = Look { at, memory: &memory, seen, prices, is_new: false };
+                let look = Look { at, memory: &memory, seen, prices, is_new: false, promise: None };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             Heat::of_all([last.unwrap().heat].into_iter()).is_some()
@@ -700,7 +790,7 @@ mod tests {
             let pressure = |usec| Some(Pressure { some: line(usec), full: line(usec) });
             memory.pressure = pressure(0);
             let (at, seen) = (Millis(0), Activity::default());
-            let look = Look { at, memory: &memory, seen, prices: Prices::default(), is_new: true };
+            let look = Look { at, memory: &memory, seen, prices: Prices::default(), is_new: true, promise: None };
             let first = super::estimate(&settings(), None, &look);
             prop_assert_eq!(first.basis, LIVING);
             // With all of it there its demand is the same, however it waits.

@@ -46,7 +46,7 @@ use crate::verdict::{Party, parties, verdicts};
 ///
 /// `state` is what the last call returned, plus what [`State::learn`] was told since.
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
-    let estimates = estimate_all(&settings.memory, &state, snapshot);
+    let estimates = estimate_all(settings, &state, snapshot);
     let looked_at = if snapshot.gaps.is_empty() { Some(snapshot.at) } else { state.looked_at };
     let mut state = State { estimates, looked_at, ..state };
     if !snapshot.is_mixed {

@@ -86,6 +86,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
         memory,
         seen,
         prices: crate::demand::Prices::default(),
+        promise: None,
         is_new: false,
     };
     let mut estimate = estimate(&settings.memory, None, &look);

@@ -17,8 +17,8 @@ use bollard::models::{
 use bollard::query_parameters::{EventsOptions, ListContainersOptions};
 
 use ctlmgr_model::{Bytes, ContainerFacts};
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{Stream, StreamExt};
 use tokio::sync::watch;
 use tracing::{debug, info};
 
@@ -112,7 +112,7 @@ async fn follow(
     let since = now.ok().map(|t| t.saturating_sub(LOOK_BACK).as_secs().to_string());
     let types = ["container", "network"].map(str::to_owned).to_vec();
     let filters = [("type".to_owned(), types)].into_iter().collect();
-    let mut events = docker.events(Some(EventsOptions {
+    let events = docker.events(Some(EventsOptions {
         filters: Some(filters),
         since,
         ..EventsOptions::default()
@@ -132,6 +132,16 @@ async fn follow(
         c.failed.retain(|id| c.by_id.contains_key(id));
     });
     *pause = BACK_OFF.0;
+    listen(&docker, events, publish, seen).await
+}
+
+/// Takes events until dockerd closes the stream.
+async fn listen(
+    docker: &Docker,
+    mut events: impl Stream<Item = Result<EventMessage, Error>> + Unpin,
+    publish: &watch::Sender<Containers>,
+    seen: &mut i64,
+) -> Result<(), Error> {
     let seen_before = *seen;
     // dockerd tells of a network while it still holds a container's lock, and does not let go of that before its start is
     // let go: who looked at it then would hear of nothing else meanwhile, not even of what that start waits for.
@@ -153,9 +163,9 @@ async fn follow(
         *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
         match event.typ {
             Some(EventMessageTypeEnum::NETWORK) => {
-                arrivals.extend(member(event).map(|id| note_network(&docker, publish, id)));
+                arrivals.extend(member(event).map(|id| note_network(docker, publish, id)));
             }
-            _ => handle(&docker, publish, event).await?,
+            _ => handle(docker, publish, event).await?,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod company;
+mod form;
 mod penalties;
 mod running;
 
@@ -12,97 +13,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, ensure};
 use ctlmgr_model::Millis;
 use ctlmgr_policy::batching::{Batches, Infeasible, Kind, Problem, Solver, Work, plan};
-use serde::{Deserialize, Serialize};
 
 pub(crate) use self::company::{Company, company};
 
 use self::capacity::Capacity;
+use self::form::{Container, Input, Objective, Output};
 use self::penalties::Penalties;
 use crate::input::{parse, read};
 use crate::scale::{Scale, integer, natural};
 use crate::{Failure, print_json, show};
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Input {
-    max_batch: Option<u32>,
-    #[serde(default)]
-    objective: Objective,
-    #[serde(default)]
-    bins: Vec<String>,
-    penalty: Option<Vec<Vec<f64>>>,
-    pairwise: Option<Vec<Vec<f64>>>,
-    containers: Vec<Container>,
-    #[serde(default)]
-    capacity: BTreeMap<String, f64>,
-    #[serde(default = "default_limit_ms")]
-    time_limit_ms: u64,
-    /// Penalties of containers that were taken out, so that those left are counted in the same unit.
-    #[serde(skip)]
-    taken: Vec<f64>,
-    /// How many containers those were.
-    #[serde(skip)]
-    taken_count: u32,
-}
-
-/// Weights of the two terms of Eq. 3.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Objective {
-    penalty: f64,
-    batches: f64,
-}
-
-impl Default for Objective {
-    fn default() -> Self {
-        Objective { penalty: 1.0, batches: 1.0 }
-    }
-}
-
-fn default_limit_ms() -> u64 {
-    1000
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Container {
-    name: String,
-    bin: Option<String>,
-    #[serde(default = "one")]
-    count: u32,
-    #[serde(default, rename = "use")]
-    uses: BTreeMap<String, f64>,
-    volume: Option<String>,
-    #[serde(default)]
-    after: Vec<String>,
-    /// Number of the batch in which it starts at the latest.
-    deadline: Option<u32>,
-    #[serde(default = "default_weight")]
-    weight: f64,
-    /// It has started already, and is in the first batch.
-    #[serde(default)]
-    running: bool,
-}
-
-fn default_weight() -> f64 {
-    100.0
-}
-
-fn one() -> u32 {
-    1
-}
-
-#[derive(Debug, Serialize)]
-struct Output {
-    objective: f64,
-    bound: f64,
-    gap: f64,
-    proven: bool,
-    penalty_total: f64,
-    batches: Vec<Vec<String>>,
-    solver: &'static str,
-    time_ms: u64,
-}
 
 /// Runs the command; with `rounds` the clock is not looked at.
 pub(crate) fn run(file: &Path, rounds: Option<u64>, json: bool) -> Result<u8, Failure> {

@@ -199,7 +199,7 @@ pub struct WhatIf {
     /// Share out this much, or more or less than now: 8G, +2G, -2G.
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub capacity: Option<String>,
-    /// SIZE@WEIGHT: add a workload that needs this much.
+    /// SIZE@WEIGHT: add a workload that needs this much, and was promised it.
     #[arg(long, value_name = "SIZE@WEIGHT")]
     pub add: Vec<String>,
 }

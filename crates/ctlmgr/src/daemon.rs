@@ -23,11 +23,13 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
                 present(json, &client.get::<Status>("/v1/status").await?, show::status)
             }
             Command::Plan => present(json, &client.get::<Plan>("/v1/plan").await?, show::plan),
-            Command::Why { name } => present(
-                json,
-                &client.get::<Why>(&format!("/v1/why/{}", escape(&name))).await?,
-                show::why,
-            ),
+            Command::Why { name } => {
+                let why: Why = client.get(&format!("/v1/why/{}", escape(&name))).await?;
+                // Without a plan there is nothing to compare with.
+                let plan = client.get::<Plan>("/v1/plan").await.ok();
+                let alternative = plan.and_then(|plan| what_if::alternative(&plan, &why.verdict));
+                present(json, &show::Explained { why, alternative }, show::why)
+            }
             Command::Diff => present(json, &diff(&client).await?, |d| show::differences(d)),
             Command::Revert { offline } => revert(&client, offline, json).await,
             Command::Mode { mode, job } => change_mode(&client, &job, mode, json).await,

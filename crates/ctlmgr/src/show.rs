@@ -7,6 +7,7 @@ use ctlmgr_model::{
     Bytes, CapacityAccount, Doing, Knob, Outcome, Plan, Undone, Value, Verdict, VerdictKind,
 };
 use ctlmgr_policy::share::Division;
+use serde::Serialize;
 
 /// Prints a line; a closed pipe (`ctlmgr status | head`) is no error.
 pub(crate) fn line(text: &str) {
@@ -93,7 +94,16 @@ pub(crate) fn plan(plan: &Plan) {
     plan.complaints.iter().for_each(|c| line(&format!("! {c}")));
 }
 
-pub(crate) fn why(why: &Why) {
+/// What is decided about a workload, and what else could be.
+#[derive(Debug, Serialize)]
+pub(crate) struct Explained {
+    #[serde(flatten)]
+    pub why: Why,
+    pub alternative: Option<String>,
+}
+
+pub(crate) fn why(explained: &Explained) {
+    let Explained { why, alternative } = explained;
     let v = &why.verdict;
     line(&format!("{}: {}", v.name, v.reason.0));
     line("");
@@ -113,6 +123,9 @@ pub(crate) fn why(why: &Why) {
         ("does", doing(&v.doing)),
     ] {
         line(&format!("  {what:<8} {value}"));
+    }
+    if let Some(alternative) = alternative {
+        line(&format!("  {:<8} {alternative}", "or else"));
     }
     if let Some(place) = &why.place {
         let cpus = place.cpus.as_ref().map_or("any CPU".to_owned(), |cpus| format!("CPUs {cpus}"));
@@ -150,7 +163,7 @@ fn decision(decision: &Decision) {
         Some(Outcome::Done) => "done".to_owned(),
         Some(Outcome::Reclaimed(bytes)) => format!("got {bytes}"),
         Some(Outcome::Vanished) => "the cgroup was gone".to_owned(),
-        Some(Outcome::Overtaken) => "not written: use had grown beyond it".to_owned(),
+        Some(Outcome::Overtaken) => "not done: the host had changed meanwhile".to_owned(),
         Some(Outcome::Overridden(value)) => format!("another writer set {value}"),
         Some(Outcome::Failed(error)) => format!("failed: {error}"),
     };

@@ -92,6 +92,33 @@ pub(crate) fn compare(
     })
 }
 
+/// What else could be decided about one that gives way: what it would keep with twice the weight, and who would pay.
+pub(crate) fn alternative(plan: &Plan, verdict: &Verdict) -> Option<String> {
+    let is_it = |v: &&Verdict| v.path == verdict.path;
+    let now = plan.verdicts.iter().find(is_it)?;
+    let doubled = Weight::new(i64::from(now.weight.get()) * 2).ok()?;
+    if now.bound != Bound::Weight || now.kind != VerdictKind::Workload {
+        return None;
+    }
+    let claims: Vec<Claim> = plan
+        .verdicts
+        .iter()
+        .enumerate()
+        .map(|(i, v)| Claim { weight: if is_it(&v) { doubled } else { v.weight }, ..claim(v, i) })
+        .collect();
+    let division = divide(plan.account.capacity, &claims).ok()?;
+    let share = |index: usize| {
+        let share = division.shares.iter().find(|s| s.name == claims[index].name);
+        share.map_or(Bytes::ZERO, |s| s.share_bytes)
+    };
+    let all = || plan.verdicts.iter().enumerate();
+    let own = all().find(|(_, v)| is_it(v)).map(|(i, _)| share(i))?;
+    let (lost, who) =
+        all().map(|(i, v)| (v.share - share(i), &v.name)).max_by_key(|(lost, _)| *lost)?;
+    (own > now.share && lost > Bytes::ZERO)
+        .then(|| format!("with weight {doubled} it would keep {own}, and {who} {lost} less"))
+}
+
 /// What a workload brings to the division, as the daemon saw it.
 fn claim(verdict: &Verdict, index: usize) -> Claim {
     Claim {
@@ -183,6 +210,21 @@ mod tests {
         let asked = WhatIf { add: vec!["400M@100".into()], ..WhatIf::default() };
         let shares = after(&asked);
         assert_eq!(shares[2], ("400M@100".into(), 200));
+    }
+
+    #[test]
+    fn an_alternative_is_named_for_who_gives_way_only() {
+        let plan = plan();
+        let of = |name: &str| {
+            let verdict = plan.verdicts.iter().find(|v| v.name.0 == name).unwrap();
+            alternative(&plan, verdict)
+        };
+        let told: Vec<_> = ["a", "b"].into_iter().filter_map(of).collect();
+        assert_eq!(told.len(), plan.verdicts.iter().filter(|v| v.bound == Bound::Weight).count());
+        assert!(
+            told[0].starts_with("with weight 200 it would keep ") && told[0].ends_with(" less"),
+            "{told:?}"
+        );
     }
 
     #[test]

@@ -58,6 +58,7 @@ pub fn run() -> Result<()> {
         }
     }
     writeln!(out, "\n{}", general::table()?)?;
+    writeln!(out, "\n{}", general::constrained()?)?;
     print!("{out}");
     let directory = dist::target().join("bench");
     std::fs::create_dir_all(&directory)?;

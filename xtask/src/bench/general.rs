@@ -2,7 +2,8 @@
 //!
 //! Penalties are of three kinds (solvers A.4): any of 0 to 5 for each pair, as in the paper's Fig. 13; ten times
 //! that of one of six characters each, and a little noise; and from how alike two are in what they read and
-//! how sequentially, the more so the busier they are.
+//! how sequentially, the more so the busier they are. Of the first kind there are some with an order, with capacities, with deadlines
+//! and with volumes, too.
 
 use std::fmt::Write;
 
@@ -49,6 +50,78 @@ fn plan(penalties: &Table, most: usize) -> Result<Value> {
         (0..penalties.len()).map(|a| json!({"name": format!("c{a}"), "count": 1})).collect();
     let input = json!({"max_batch": most, "pairwise": penalties, "containers": containers, "time_limit_ms": 3000});
     planned(&["batch", "plan", "-", "--json"], &input)
+}
+
+/// What is asked of plans beside penalties.
+type Demand = fn(&mut Value, &mut Sequence);
+const DEMANDS: [(&str, Demand); 4] = [
+    ("an order", order),
+    ("capacities", capacities),
+    ("deadlines", deadlines),
+    ("volumes", volumes),
+];
+
+/// One line for each demand, with penalties at random.
+pub fn constrained() -> Result<String> {
+    let mut out =
+        "| with | containers | proven | time, ms: median / most |\n|---|---|---|---|\n".to_owned();
+    for (name, demand) in DEMANDS {
+        for count in [20, 30] {
+            let mut sequence = Sequence(11);
+            let (mut proven, mut times) = (0, Vec::new());
+            for _ in 0..EACH {
+                let containers: Vec<Value> =
+                    (0..count).map(|a| json!({"name": format!("c{a}")})).collect();
+                let mut input = json!({"max_batch": 8, "pairwise": random(count, &mut sequence),
+                    "containers": containers, "time_limit_ms": 3000});
+                demand(&mut input, &mut sequence);
+                let found = planned(&["batch", "plan", "-", "--json"], &input)?;
+                proven += usize::from(found["proven"] == true);
+                times.push(found["time_ms"].as_u64().unwrap_or(u64::MAX));
+            }
+            times.sort_unstable();
+            let (median, longest) = (times[EACH / 2], times[EACH - 1]);
+            writeln!(out, "| {name} | {count} | {proven} of {EACH} | {median} / {longest} |")?;
+        }
+    }
+    Ok(out)
+}
+
+fn each(input: &mut Value, mut change: impl FnMut(usize, &mut Value)) {
+    if let Some(containers) = input["containers"].as_array_mut() {
+        containers.iter_mut().enumerate().for_each(|(a, container)| change(a, container));
+    }
+}
+
+/// A third comes after one or two of those before it.
+fn order(input: &mut Value, sequence: &mut Sequence) {
+    each(input, |a, container| {
+        if a > 1 && sequence.below(3) == 0 {
+            let before = [sequence.below(a), sequence.below(a)].map(|b| format!("c{b}"));
+            container["after"] = json!(before);
+        }
+    });
+}
+
+fn capacities(input: &mut Value, sequence: &mut Sequence) {
+    input["capacity"] = json!({"cpu": 8, "page_cache_gb": 20});
+    each(input, |_, container| {
+        let (cpu, cache) = (1 + sequence.below(3), sequence.below(7));
+        container["use"] = json!({"cpu": cpu, "page_cache_gb": cache});
+    });
+}
+
+/// A fifth is wanted in one of the first three batches.
+fn deadlines(input: &mut Value, sequence: &mut Sequence) {
+    each(input, |_, container| {
+        if sequence.below(5) == 0 {
+            container["deadline"] = json!(1 + sequence.below(3));
+        }
+    });
+}
+
+fn volumes(input: &mut Value, sequence: &mut Sequence) {
+    each(input, |_, container| container["volume"] = json!(format!("v{}", sequence.below(3))));
 }
 
 fn pairs(containers: usize, mut between: impl FnMut(usize, usize) -> usize) -> Table {

@@ -94,7 +94,7 @@ const fn scene(
 
 /// All of them. Table 4.1 of the paper is two of 500 MB, promised 150 MB, 200 to 1000 MB outside, on
 /// 2 GB.
-pub const SCENES: [Scene; 13] = [
+pub const SCENES: [Scene; 15] = [
     scene(
         "sizes",
         "400 and 800 MiB, equally hot, promised what they use",
@@ -171,6 +171,21 @@ pub const SCENES: [Scene; 13] = [
         "balloon",
         "sizes, pressed by a machine that shrinks",
         &[hog("small", 400, 400), hog("large", 800, 800)],
+        SHRINKING,
+    ),
+    scene(
+        "balloon-reversed",
+        "balloon, started in the other order",
+        &[hog("large", 800, 800), hog("small", 400, 400)],
+        SHRINKING,
+    ),
+    scene(
+        "kinds",
+        "anonymous memory beside page cache, 550 MiB each, promised what they use, on a machine that shrinks",
+        &[
+            Member { rate: 10, ..hog("anonymous", 550, 550) },
+            Member { kind: Kind::Files, rate: 10, ..hog("cached", 550, 550) },
+        ],
         SHRINKING,
     ),
     // Its 16 to 9 GB as parts of what is used: the last step leaves less than that.

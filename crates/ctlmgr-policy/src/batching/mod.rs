@@ -36,6 +36,7 @@ mod envelope;
 mod greedy;
 mod master;
 mod order;
+mod precedence;
 mod price;
 mod problem;
 mod search;

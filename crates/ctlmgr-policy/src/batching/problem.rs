@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::precedence;
+
 /// Containers that do not differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kind {
@@ -114,9 +116,11 @@ impl Problem {
             alpha: 0,
             beta: 0,
         };
-        problem.expect_order()?;
-        problem.find_latest()?;
-        problem.find_apart();
+        precedence::expect_order(&problem.kinds)?;
+        problem.latest = precedence::latest(&problem.kinds)?;
+        if is_ordered {
+            problem.apart = precedence::apart(&problem.kinds);
+        }
         problem.drop_unused();
         problem.scale().ok_or(Infeasible::Overflow)?;
         Ok(problem)
@@ -180,47 +184,6 @@ impl Problem {
             }
         }
         i64::try_from(sum).ok()
-    }
-
-    /// A circle of dependencies leaves kinds that never become free.
-    fn expect_order(&self) -> Result<(), Infeasible> {
-        let mut done = vec![false; self.kinds.len()];
-        while let Some(next) =
-            (0..done.len()).find(|k| !done[*k] && self.kinds[*k].after.iter().all(|p| done[*p]))
-        {
-            done[next] = true;
-        }
-        done.iter().position(|d| !d).map_or(Ok(()), |kind| Err(Infeasible::Cycle { kind }))
-    }
-
-    /// Whoever is waited for starts at least one batch before.
-    fn find_latest(&mut self) -> Result<(), Infeasible> {
-        let own = self.kinds.iter().map(|k| k.deadline.unwrap_or(u32::MAX));
-        self.latest = own.collect();
-        for _ in 0..self.kinds.len() {
-            for a in 0..self.kinds.len() {
-                let before = self.latest[a].saturating_sub(u32::from(self.latest[a] < u32::MAX));
-                for p in &self.kinds[a].after {
-                    self.latest[*p] = self.latest[*p].min(before);
-                }
-            }
-        }
-        let late = self.latest.iter().zip(&self.kinds).position(|(l, k)| *l == 0 && k.count > 0);
-        late.map_or(Ok(()), |kind| Err(Infeasible::TooLate { kind }))
-    }
-
-    fn find_apart(&mut self) {
-        let kinds = self.kinds.len();
-        self.apart = vec![BTreeSet::new(); if self.is_ordered { kinds } else { 0 }];
-        for a in 0..self.apart.len() {
-            let mut open = self.kinds[a].after.clone();
-            while let Some(p) = open.pop() {
-                if self.apart[a].insert(p) {
-                    self.apart[p].insert(a);
-                    open.extend(&self.kinds[p].after);
-                }
-            }
-        }
     }
 
     /// The same with each kind in one of some classes, whose members are as mild as any two of them and use as

@@ -195,11 +195,9 @@ fn penalties_that_are_no_decimals_are_planned_and_proven_like_others() {
     for n in [3, 5, 7] {
         for _ in 0..8 {
             let mut table = vec![vec![0.0; n]; n];
-            for a in 0..n {
-                for b in 0..a {
-                    let s = next();
-                    (table[a][b], table[b][a]) = (s, s);
-                }
+            for (a, b) in (0..n).flat_map(|a| (0..a).map(move |b| (a, b))) {
+                let s = next();
+                (table[a][b], table[b][a]) = (s, s);
             }
             let containers: Vec<_> = (0..n).map(|i| json!({"name": format!("c{i}")})).collect();
             let input = json!({"pairwise": table, "containers": containers});

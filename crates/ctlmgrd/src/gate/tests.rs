@@ -253,10 +253,13 @@ async fn only_where_waiting_holds_nobody_else_up_may_it_be_long() {
     assert_eq!((gone.decision, gone.reason.as_str()), (StartDecision::Start, "it is gone"));
 }
 
-/// 500 at once, each asking again and again as the plugin does: none is lost, none starts twice.
+/// 500 at once, each asking again and again as the plugin does: none is lost, none starts twice, and everybody is told
+/// why it waits, the heavy ones before the others.
 #[tokio::test]
 async fn five_hundred_at_once() {
-    let list = (0..500).map(|n| facts(&format!("c{n}"), &[])).collect();
+    let is_heavy = |n: usize| n.is_multiple_of(10);
+    let labels = |n| if is_heavy(n) { &[("ctlmgr.weight", "1000")][..] } else { &[] };
+    let list = (0..500).map(|n| facts(&format!("c{n}"), labels(n))).collect();
     let world = Arc::new(World::new(Mode::Act, list));
     world.settings.send_modify(|s| s.starts.max_wait = Millis(3000));
     let ask = |n: usize| {
@@ -274,6 +277,25 @@ async fn five_hundred_at_once() {
         })
     };
     let all: Vec<_> = (0..500).map(ask).collect();
+    let waiting = loop {
+        let queue = world.queue().await;
+        if queue.waiting.len() + queue.starting.len() == 500 {
+            break queue.waiting;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(waiting.len(), 484, "16 start at once");
+    assert!(waiting.iter().all(|w| w.reason == "16 start now, no more than 16 may"), "{waiting:?}");
+    let number = |w: &ctlmgr_api::Waiting| w.name[1..].parse::<usize>().unwrap();
+    let heavy: Vec<bool> = waiting.iter().map(|w| is_heavy(number(w))).collect();
+    assert!(heavy.is_sorted_by(|a, b| a >= b), "those of more weight come first");
+    let tickets_of = |wanted: bool| -> Vec<u64> {
+        waiting.iter().filter(|w| is_heavy(number(w)) == wanted).map(|w| w.ticket).collect()
+    };
+    assert!(
+        tickets_of(true).is_sorted() && tickets_of(false).is_sorted(),
+        "then those that came first"
+    );
     let mut tickets = BTreeSet::new();
     for task in all {
         tickets.insert(task.await.unwrap().ticket);

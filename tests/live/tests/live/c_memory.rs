@@ -151,3 +151,53 @@ fn limits_that_dockerd_set_stay() -> Result<()> {
     assert_eq!(limits()?, before);
     Ok(())
 }
+
+/// A number in a cgroup's file of `key number` or `key=number`, in MiB, over all lines.
+fn mib_of(file: &str, key: &str) -> Result<u64> {
+    let text = std::fs::read_to_string(file)?;
+    let words: Vec<&str> = text.split([' ', '\n', '=']).collect();
+    let found = words.windows(2).filter(|w| w[0] == key).filter_map(|w| w[1].parse::<u64>().ok());
+    Ok(found.sum::<u64>() / MIB)
+}
+
+/// A neighbour reads a disk that is larger than memory, from end to end and again: nobody asks for that, but global
+/// reclaim under MGLRU takes from everybody for it, protected or not.
+#[test]
+fn a_scan_of_the_disk_does_not_take_what_was_promised() -> Result<()> {
+    install_hog()?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    let web = Container::run(
+        "web",
+        "--memory-reservation 300m -v /var/tmp:/log \
+         lab-hog /hog --size 280 --rate 5 --threads 2 --file /log/web.set",
+    )?;
+    let stat = web.cgroup.join("memory.stat").to_string_lossy().into_owned();
+    eventually("web has its set in page cache", || Ok(mib_of(&stat, "file")? >= 275))?;
+    ctlmgr.wait_protected(&web)?;
+    sh(
+        "systemd-run --quiet --collect --unit=lab-scan sh -c 'while :; do cat /dev/vda >/dev/null; done'",
+    )?;
+    let io = "/sys/fs/cgroup/system.slice/lab-scan.service/io.stat";
+    let mut least = u64::MAX;
+    let mut read_up_to = |gib: u64| {
+        eventually("so much was read", || {
+            least = least.min(mib_of(&stat, "file")?);
+            Ok(mib_of(io, "rbytes")? >= gib << 10)
+        })
+    };
+    // The disk has 4 GiB.
+    let read = (2..=6).try_for_each(&mut read_up_to);
+    let why = sh("ctlmgr why lab-scan.service");
+    sh("systemctl stop lab-scan.service; rm -f /var/tmp/web.set")?;
+    read?;
+    let why = why?;
+    assert!(why.contains("page cache"), "{why}");
+    assert!(least >= 230, "web was left with {least} MiB of 280; {why}");
+    eventually("the scanner's limit is gone with it", || {
+        Ok(json("ctlmgr diff --json")?
+            .as_array()
+            .is_some_and(|all| all.iter().all(|line| !line.to_string().contains("lab-scan"))))
+    })?;
+    drop(web);
+    ctlmgr.stop_and_expect_pristine()
+}
