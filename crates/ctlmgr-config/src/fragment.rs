@@ -258,6 +258,7 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
         }
         "memory.probe" => memory.probe = field.boolean()?,
         "memory.throttle" => memory.throttle = field.boolean()?,
+        "memory.harden" => memory.harden = field.boolean()?,
         "memory.kill_grace_secs" => memory.kill_grace = Millis(field.seconds()? * 1000),
         "memory.on_override" => {
             let all = [("yield", OnOverride::Yield), ("reassert", OnOverride::Reassert)];

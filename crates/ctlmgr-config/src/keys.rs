@@ -112,6 +112,14 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory",
+        "harden",
+        "true or false",
+        "true",
+        "Whether, while memory is short or nearly so, those that weigh more than others have a part of their shares as memory.min, \
+         where the kernel ages pages by MGLRU and so hardly heeds memory.low.",
+    ),
+    key(
+        "memory",
         "probe",
         "true or false",
         "false",

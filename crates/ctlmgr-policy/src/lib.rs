@@ -16,6 +16,7 @@ mod feedback;
 mod floors;
 mod freeze;
 pub mod gate;
+mod harden;
 mod heat;
 mod kill;
 mod ladder;

@@ -21,11 +21,11 @@
 //! stays, unless the settings say otherwise; with a gap in the reading no step takes anything from
 //! anybody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, OnOverride,
-    PageAging, Plan, Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
+    PageAging, Plan, Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind, Weight,
 };
 
 use crate::aging::age;
@@ -34,6 +34,7 @@ use crate::cover;
 use crate::demand::estimate_all;
 use crate::floors::{Floor, grant};
 use crate::freeze::{AWAKE, Frozen};
+use crate::harden::harden;
 use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
@@ -137,7 +138,9 @@ impl<'a> Context<'a> {
             .zip(verdicts)
             .filter(|(p, _)| p.kind == VerdictKind::Workload)
             .collect();
-        let mut steps = self.knobs(&workloads, &ladder);
+        let floors = self.floors(&workloads);
+        let given = floors.iter().map(|f| f.amount).sum();
+        let mut steps = self.knobs(&workloads, &ladder, &self.hard(&floors, harden(&scene, given)));
         steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.braked();
         steps.extend(ladder.taking);
@@ -145,7 +148,12 @@ impl<'a> Context<'a> {
     }
 
     /// Steps that write a knob or give it back.
-    fn knobs(&self, workloads: &[(&Party<'a>, &Verdict)], ladder: &Ladder<'a>) -> Vec<Step> {
+    fn knobs(
+        &self,
+        workloads: &[(&Party<'a>, &Verdict)],
+        ladder: &Ladder<'a>,
+        hard: &[Wanted<'a>],
+    ) -> Vec<Step> {
         let low: Vec<_> = workloads
             .iter()
             .map(|(p, v)| Wanted {
@@ -154,18 +162,8 @@ impl<'a> Context<'a> {
                 why: v.reason.0.clone(),
             })
             .collect();
-        let floor = |p: &Party<'_>, v: &Verdict| match p.is_untold() {
-            true => v.floor.max(p.group.memory.min),
-            false => v.floor,
-        };
-        let floors = workloads.iter().map(|(p, v)| Floor {
-            group: p.group,
-            name: &p.name,
-            weight: p.entitlement.weight,
-            amount: floor(p, v),
-        });
         let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
-        let (more, min) = self.protect(Knob::MemoryMin, &self.hard(floors.collect()));
+        let (more, min) = self.protect(Knob::MemoryMin, hard);
         steps.extend(more);
         steps.extend(ladder.throttled.iter().filter_map(|t| self.slow_down(t)));
         let still = |f: &Frozen<'a>| self.step(Knob::CgroupFreeze, f.group, Knob::STILL, &f.why);
@@ -260,15 +258,43 @@ impl<'a> Context<'a> {
         if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
     }
 
-    /// Floors that the host can truly cover, for memory.min.
-    fn hard<'f>(&self, floors: Vec<Floor<'f>>) -> Vec<Wanted<'f>> {
-        let (hard, _) = grant(self.state, self.account, floors);
-        let wanted = |f: Floor<'f>| Wanted {
-            group: f.group,
-            amount: f.amount,
-            why: format!("floor of {}", f.amount),
+    /// Floors that the host can truly cover.
+    fn floors<'f>(&self, workloads: &[(&'f Party<'a>, &Verdict)]) -> Vec<Floor<'f>> {
+        let floor = |p: &Party<'_>, v: &Verdict| match p.is_untold() {
+            true => v.floor.max(p.group.memory.min),
+            false => v.floor,
         };
-        hard.into_iter().map(wanted).collect()
+        let floors = workloads.iter().map(|(p, v)| Floor {
+            group: p.group,
+            name: &p.name,
+            weight: p.entitlement.weight,
+            amount: floor(p, v),
+        });
+        grant(self.state, self.account, floors.collect()).0
+    }
+
+    /// What memory.min is to be: floors, and what weight makes hard.
+    fn hard(
+        &self,
+        floors: &[Floor<'_>],
+        (lightest, by_weight): (Weight, BTreeMap<CgroupId, Bytes>),
+    ) -> Vec<Wanted<'a>> {
+        let groups = self.snapshot.workloads.iter().map(|w| &w.group);
+        let wanted = |group: &'a Group| {
+            let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
+            let floor = floor.unwrap_or_default();
+            let amount = by_weight.get(&group.id).copied().unwrap_or_default();
+            let why = match amount > floor {
+                true => format!(
+                    "it weighs more than {lightest}: so much of its share is hard, because global reclaim heeds no soft \
+                     protection here"
+                ),
+                false => format!("floor of {floor}"),
+            };
+            let amount = amount.max(floor);
+            (amount > Bytes::ZERO).then_some(Wanted { group, amount, why })
+        };
+        groups.filter_map(wanted).collect()
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{Bytes, CgroupPath, HostSample};
+use ctlmgr_model::{Bytes, CgroupPath, HostSample, Plan};
 use ctlmgr_sense::Glance;
 
 /// After this time the host is read whatever a glance says.
@@ -16,6 +16,8 @@ const INTEREST: Duration = Duration::from_secs(30);
 /// A change of memory.events waits for so long after the one before, twice as long each time, and so long at most.
 const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
+/// Nothing has moved for so long: it will not within the next seconds, or wakes the loop.
+const STILL: Duration = Duration::from_secs(30);
 /// A change of available memory by more than this part of all is worth a reading.
 const NOTEWORTHY: u64 = 64;
 
@@ -30,6 +32,8 @@ pub(crate) struct Calm {
     /// When a reading is, or was last, brought forward by memory.events, and how long the next change of them waits.
     heeded_at: Option<Instant>,
     patience: Duration,
+    /// Since when nothing moves, and what was asked for and free then.
+    still: Option<(Instant, Bytes, Bytes)>,
 }
 
 impl Calm {
@@ -42,12 +46,14 @@ impl Calm {
             groups: None,
             heeded_at: None,
             patience: FIRST_PATIENCE,
+            still: None,
         }
     }
 
     /// Something happened.
     pub fn note_due(&mut self) {
         self.is_due = true;
+        self.still = None;
     }
 
     /// memory.events have changed: how long the next reading may wait. Those in a row are heeded less and less often.
@@ -70,6 +76,25 @@ impl Calm {
     /// Somebody wants to know.
     pub fn note_request(&mut self, now: Instant) {
         self.asked_at = Some(now);
+    }
+
+    /// Something was decided. Where memory is nearly short, and that is all, nothing need be read every second for it.
+    pub fn note_plan(&mut self, now: Instant, plan: &Plan, host: &HostSample) {
+        let (demand, free) = (plan.account.demand, host.mem_free);
+        let most = Bytes(host.mem_total.0 / NOTEWORTHY);
+        let is_still = |(_, asked, was_free): &(Instant, Bytes, Bytes)| {
+            asked.abs_diff(demand) <= most && was_free.abs_diff(free) <= most
+        };
+        let moves = plan.account.is_contended() || plan.is_swept || !plan.steps.is_empty();
+        self.still = match moves {
+            true => None,
+            false => self.still.filter(is_still).or(Some((now, demand, free))),
+        };
+    }
+
+    /// Whether nothing has moved for a while.
+    pub fn is_still(&self, now: Instant) -> bool {
+        self.still.is_some_and(|(since, _, _)| now.saturating_duration_since(since) >= STILL)
     }
 
     /// A reading begins.
@@ -138,9 +163,36 @@ mod tests {
     }
 
     #[test]
-    fn a_glance_sees_memory_that_moved_and_who_came_and_went() {
-        let mut calm = Calm::new(Instant::now());
-        let read = HostSample {
+    fn a_host_that_is_nearly_full_and_stands_still_is_read_seldom_until_something_moves() {
+        let start = Instant::now();
+        let after = |secs| start + Duration::from_secs(secs);
+        let mut calm = Calm::new(start);
+        let mut plan: Plan = serde_json::from_str(
+            r#"{"at": 1, "account": {"total": 1000000, "host": 0, "headroom": 0, "capacity": 1000000, "demand": 900000},
+                "verdicts": [], "steps": [], "complaints": []}"#,
+        )
+        .unwrap();
+        let free =
+            |free| HostSample { mem_total: Bytes(1_000_000), mem_free: Bytes(free), ..host() };
+        assert!(plan.is_tight());
+        for second in 0..=30 {
+            calm.note_plan(after(second), &plan, &free(50_000 + second * 100));
+            assert_eq!(calm.is_still(after(second)), second == 30);
+        }
+        calm.note_plan(after(40), &plan, &free(10_000));
+        assert!(!calm.is_still(after(40)), "free memory moved");
+        calm.note_plan(after(70), &plan, &free(10_000));
+        assert!(calm.is_still(after(70)));
+        calm.note_due();
+        assert!(!calm.is_still(after(71)), "something happened");
+        calm.note_plan(after(80), &plan, &free(10_000));
+        plan.account.demand = Bytes(1_100_000);
+        calm.note_plan(after(111), &plan, &free(10_000));
+        assert!(!calm.is_still(after(200)), "contended");
+    }
+
+    fn host() -> HostSample {
+        HostSample {
             mem_total: Bytes::mib(6400),
             mem_free: Bytes::mib(3000),
             watermark: Bytes::ZERO,
@@ -156,7 +208,13 @@ mod tests {
             cpus: None,
             lru_gen: None,
             has_reclaim: true,
-        };
+        }
+    }
+
+    #[test]
+    fn a_glance_sees_memory_that_moved_and_who_came_and_went() {
+        let mut calm = Calm::new(Instant::now());
+        let read = host();
         let glance = |mib, names: &[&str]| {
             let groups = names.iter().map(|n| CgroupPath::new(n)).collect();
             Some(Glance { available: Bytes::mib(mib), groups })

@@ -70,7 +70,8 @@ impl<U: UnitProperties> Daemon<U> {
         let (plan, state) = decide(&self.settings, state, snapshot);
         self.counters.overrides += state.overrides() - known;
         self.state = state;
-        if plan.is_tight() {
+        self.calm.note_plan(std::time::Instant::now(), &plan, &snapshot.host);
+        if plan.is_tight() && !self.calm.is_still(std::time::Instant::now()) {
             self.keep_pace();
         }
         let violations = check(&self.settings, &plan, snapshot);

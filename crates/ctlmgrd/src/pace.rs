@@ -67,13 +67,17 @@ impl<U: UnitProperties> Daemon<U> {
         self.next_tick = self.next_tick.min(Instant::now() + QUICK);
     }
 
+    /// Whether the host is to be read every second: memory is short or nearly so, and something moves.
     pub(crate) fn is_tight(&self) -> bool {
-        self.last.as_ref().is_some_and(|l| l.plan.is_tight())
+        let is_tight = self.last.as_ref().is_some_and(|l| l.plan.is_tight());
+        is_tight && !self.calm.is_still(Instant::now())
     }
 
     pub(crate) fn sense(&mut self) {
         let is_calm =
             self.settings.memory.mode == Mode::Off || self.last.is_some() && !self.is_tight();
+        // Who is about to run into a limit of ours has to be read, not only glanced at.
+        let may_glance = self.last.as_ref().is_none_or(|l| !l.plan.is_tight());
         let is_awaited = !self.waiting.is_empty();
         self.next_tick = Instant::now() + if is_calm && !is_awaited { CALM } else { QUICK };
         if let Some(since) = self.busy.sensing_since {
@@ -94,7 +98,11 @@ impl<U: UnitProperties> Daemon<U> {
             return;
         }
         let now = Instant::now();
-        if is_calm && self.calm.may_glance(now) && !self.history.awaits_effect(self.now()) {
+        if is_calm
+            && may_glance
+            && self.calm.may_glance(now)
+            && !self.history.awaits_effect(self.now())
+        {
             return workers::glance(
                 &self.sensor,
                 self.settings.units.clone(),

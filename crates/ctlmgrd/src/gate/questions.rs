@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use ctlmgr_api::{Forget, Queue, QueueChange, StartAnswer, StartDecision, StartRequest};
+use ctlmgr_model::Weight;
 use ctlmgr_policy::gate::Ticket;
 
 use super::starting::Member;
@@ -133,11 +134,15 @@ impl Gate {
             batch: m.batch,
             reason: m.reason.clone(),
         };
+        // As the policy looks at them.
+        let mut waits: Vec<&Entry> = self.waiting.iter().collect();
+        let weight = |e: &Entry| e.known.as_ref().map_or(Weight::DEFAULT, |k| k.weight);
+        waits.sort_by_key(|e| (std::cmp::Reverse(weight(e)), e.since, e.ticket));
         Queue {
             mode: settings.starts.mode,
             is_held: self.is_held,
             trace: self.sight.tracing.said(),
-            waiting: self.waiting.iter().map(waiting).collect(),
+            waiting: waits.into_iter().map(waiting).collect(),
             starting: self.starting.iter().map(starting).collect(),
             over: self.over.iter().map(|(name, _)| name.clone()).collect(),
             counters: self.counters,

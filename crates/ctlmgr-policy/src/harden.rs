@@ -1,0 +1,186 @@
+//! Hardening: a part of the shares of those that weigh more, as memory.min.
+//!
+//! # Problem
+//! Shares are kept by memory.low, and where MGLRU ages pages global reclaim hardly heeds that (`shrink_one()` in
+//! mm/vmscan.c of 6.12). Early reclaim keeps global reclaim asleep; but a burst, or a machine that shrinks, is
+//! faster than a reading a second. Then everybody loses alike, whatever they weigh, and a heavy one that is slow to fault its
+//! pages back pays for that long after.
+//!
+//! # Approach
+//! memory.min holds in any case. Of two that differ in weight the heavier one is to lose less, as much less as its weight is
+//! larger: so of its share the part by which it weighs more than the lightest is made hard. Equal weights are left as
+//! they are, and most of what there is stays soft, so that the kernel always finds enough.
+//!
+//! # Terms
+//! *Lightest*: the least weight of those workloads that need at least a [`NOTEWORTHY`]th of the capacity.
+//!
+//! # Algorithm
+//! While contention is or was near, on MGLRU and with room in swap: hard = (1 − lightest / weight) · share. The heaviest come
+//! first, and those of equal weight are cut down alike, so that with the floors no more than [`PART`] of the capacity is
+//! hard. In whole steps of [`STEP`], so that it is not written for every little move of a share.
+//!
+//! # Properties
+//! Nobody's is above its share; the lightest have nothing; of those that are as large more weight never has less; with the
+//! floors no more than [`PART`] of the capacity.
+
+use std::collections::BTreeMap;
+
+use ctlmgr_model::{Bytes, CgroupId, LruFlavour, Percent, VerdictKind, Weight};
+
+use crate::scene::{Keeping, Scene};
+
+/// With the floors no more of the capacity than this is hard.
+const PART: Percent = Percent(60);
+/// Who needs less than one part in so many of the capacity says nothing of what is light here.
+const NOTEWORTHY: u64 = 64;
+const STEP: Bytes = Bytes::mib(8);
+
+/// What is to be hard of each one's share, and beside which weight; `floors` are hard already.
+pub(crate) fn harden(scene: &Scene<'_, '_>, floors: Bytes) -> (Weight, BTreeMap<CgroupId, Bytes>) {
+    let is_meant =
+        |k: &&Keeping<'_, '_>| k.party.kind == VerdictKind::Workload && !k.party.is_untold();
+    let workloads: Vec<&Keeping<'_, '_>> = scene.all.iter().filter(is_meant).collect();
+    let least = Bytes(scene.account.capacity.0 / NOTEWORTHY);
+    let large = workloads.iter().filter(|k| k.party.estimate.demand >= least);
+    let Some(lightest) = large.map(|k| weight(k)).min() else {
+        return (Weight::DEFAULT, BTreeMap::new());
+    };
+    let is_due = scene.settings.harden
+        && scene.is_recently_near()
+        && !scene.is_swept()
+        && scene.snapshot.host.lru == Some(LruFlavour::Mglru)
+        && scene.may_swap();
+    if !is_due {
+        return (lightest, BTreeMap::new());
+    }
+    let mut by_weight: BTreeMap<Weight, Vec<(CgroupId, Bytes)>> = BTreeMap::new();
+    for k in workloads.iter().filter(|k| weight(k) > lightest) {
+        by_weight.entry(weight(k)).or_default().push((k.id(), above(k, lightest)));
+    }
+    let mut left = scene.account.capacity.scaled(PART) - floors;
+    let mut hard = BTreeMap::new();
+    for (_, group) in by_weight.iter().rev() {
+        let sum: Bytes = group.iter().map(|(_, amount)| *amount).sum();
+        for (id, amount) in group {
+            let amount = if sum > left { part(*amount, left, sum) } else { *amount };
+            hard.insert(*id, Bytes(amount.0 / STEP.0 * STEP.0));
+        }
+        left = left - sum;
+    }
+    hard.retain(|_, amount| *amount > Bytes::ZERO);
+    (lightest, hard)
+}
+
+fn weight(keeping: &Keeping<'_, '_>) -> Weight {
+    keeping.party.entitlement.weight
+}
+
+/// The part of its share by which it weighs more.
+fn above(keeping: &Keeping<'_, '_>, lightest: Weight) -> Bytes {
+    let [own, least] = [weight(keeping), lightest].map(|w| u64::from(w.get()));
+    part(keeping.share, Bytes(own - least), Bytes(own))
+}
+
+/// `whole · of / total`, rounded down.
+fn part(whole: Bytes, of: Bytes, total: Bytes) -> Bytes {
+    let product = u128::from(whole.0) * u128::from(of.0) / u128::from(total.0.max(1));
+    Bytes(u64::try_from(product).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{container, host, settings};
+    use crate::{State, decide};
+    use ctlmgr_model::{Action, Knob, Plan, Settings, Snapshot, Source};
+    use proptest::prelude::*;
+
+    /// Workloads of these sizes and weights on a machine of so much.
+    fn machine(list: &[(u64, u16)], total: u64) -> Snapshot {
+        let one = |(id, (mib, weight)): (u64, &(u64, u16))| {
+            let mut workload =
+                container(&format!("w{id}"), id, Bytes::mib(*mib), Some(Bytes::mib(*mib)));
+            if let Source::Container(facts) = &mut workload.source {
+                facts.labels.insert("ctlmgr.weight".into(), weight.to_string());
+            }
+            workload
+        };
+        host(Bytes::mib(total), (11u64..).zip(list).map(one).collect(), Vec::new())
+    }
+
+    fn planned(settings: &Settings, snapshot: &Snapshot) -> Plan {
+        let (plan, _) = decide(settings, State::default(), snapshot);
+        assert_eq!(crate::check(settings, &plan, snapshot), []);
+        plan
+    }
+
+    /// memory.min that is set for each, in MiB.
+    fn hard(plan: &Plan, snapshot: &Snapshot) -> Vec<u64> {
+        let of = |id| {
+            let set = plan.steps.iter().filter(|s| s.id == id).find_map(|s| match s.action {
+                Action::Set { knob: Knob::MemoryMin, to, .. } => Some(to.0 >> 20),
+                _ => None,
+            });
+            set.unwrap_or(0)
+        };
+        snapshot.workloads.iter().map(|w| of(w.group.id)).collect()
+    }
+
+    #[test]
+    fn who_weighs_four_times_as_much_has_three_quarters_hard_and_equals_have_nothing() {
+        let of = |list: &[(u64, u16)], total| {
+            let snapshot = machine(list, total);
+            hard(&planned(&settings(), &snapshot), &snapshot)
+        };
+        // 1400 of 1400 + 100 are to be had, near contention.
+        assert_eq!(of(&[(800, 100), (400, 400)], 1400), [0, 296]);
+        assert_eq!(of(&[(800, 100), (400, 100)], 1400), [0, 0]);
+        assert_eq!(of(&[(800, 400), (400, 400)], 1400), [0, 0]);
+        assert_eq!(
+            of(&[(8, 5), (800, 100), (400, 100)], 1400),
+            [0, 0, 0],
+            "a small one says nothing"
+        );
+        assert_eq!(of(&[(300, 100), (300, 400)], 4000), [0, 0], "all is calm");
+    }
+
+    #[test]
+    fn nothing_is_hard_where_soft_protection_holds_or_nothing_can_be_swapped_or_nobody_wants_it() {
+        let wanted = |change: fn(&mut Snapshot, &mut Settings)| {
+            let (mut snapshot, mut settings) =
+                (machine(&[(800, 100), (400, 400)], 1400), settings());
+            change(&mut snapshot, &mut settings);
+            hard(&planned(&settings, &snapshot), &snapshot)
+        };
+        assert_eq!(wanted(|_, _| ()), [0, 296]);
+        assert_eq!(wanted(|s, _| s.host.lru = Some(LruFlavour::Classic)), [0, 0]);
+        assert_eq!(wanted(|s, _| s.host.lru = None), [0, 0]);
+        assert_eq!(wanted(|s, _| s.host.swap_free = Bytes::ZERO), [0, 0]);
+        assert_eq!(wanted(|_, settings| settings.memory.harden = false), [0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn most_stays_soft_and_more_weight_never_has_less(
+            list in proptest::collection::vec((1u64..60, 1u16..2000), 1..9), part in 50u64..120
+        ) {
+            // Of sizes that come in tens, so that some are as large as others.
+            let list: Vec<_> = list.iter().map(|(mib, w)| (mib / 10 * 100 + 50, *w)).collect();
+            let sum: u64 = list.iter().map(|(mib, _)| mib).sum();
+            let snapshot = machine(&list, sum * part / 100 + 100);
+            let plan = planned(&settings(), &snapshot);
+            let hard = hard(&plan, &snapshot);
+            prop_assert!(hard.iter().sum::<u64>() <= (plan.account.capacity.0 >> 20) * 60 / 100 + 1);
+            for (i, a) in list.iter().enumerate() {
+                let share = |i: usize| {
+                    let path = &snapshot.workloads[i].group.path;
+                    plan.verdicts.iter().find(|v| v.path == *path).map_or(0, |v| v.share.0 >> 20)
+                };
+                prop_assert!(hard[i] <= share(i));
+                for (j, b) in list.iter().enumerate() {
+                    prop_assert!(a.0 != b.0 || a.1 < b.1 || hard[i] + 8 >= hard[j], "{list:?} {hard:?}");
+                }
+            }
+        }
+    }
+}
