@@ -83,7 +83,7 @@ pub struct Queue {
     pub waiting: Vec<Waiting>,
     /// Who starts.
     pub starting: Vec<Starting>,
-    /// Whose starts were over within the last minute.
+    /// Whose starts were over within the last quarter of an hour.
     #[serde(default)]
     pub over: Vec<String>,
     /// Starts since the daemon started, and how many of them waited.

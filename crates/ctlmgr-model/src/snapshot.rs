@@ -106,7 +106,7 @@ pub struct Snapshot {
     pub bystanders: Vec<Group>,
     /// Ancestors of the workloads, without the root.
     pub ancestors: Vec<Group>,
-    /// What is still on account of each ancestor for cgroups that were removed from it: page cache mostly.
+    /// Page cache that is still on account of each ancestor for cgroups that were removed from it.
     #[serde(default)]
     pub dead: BTreeMap<CgroupPath, Bytes>,
     /// When systemd-oomd kills.

@@ -7,7 +7,8 @@
 //! # Approach
 //! Working set = anonymous + shared + active file + unreclaimable kernel memory, plus what is
 //! coming back: the swapped part, as far as the rate of anonymous refaults would bring it back
-//! within [`RETURN_HORIZON_SECS`]. Page cache that is read again shows itself in two ways. What is
+//! within [`RETURN_HORIZON_SECS`] (of who was promised something and has a noticeable part of it coming back, all within the promise:
+//! one task faults in its pages one by one, and would lose its claim before they are back). Page cache that is read again shows itself in two ways. What is
 //! mapped, the kernel puts on the active list. What is read by file descriptor stays on the inactive one
 //! under MGLRU, however hot it is, and shows only once it is missed: it comes back so soon that the
 //! kernel counts it as of the working set (`workingset_activate_file`). The rate of that says how much
@@ -55,6 +56,10 @@ pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
 /// A set of page cache is taken to miss what comes back in this time, in seconds: less than it takes to
 /// touch a warm set once, so that nothing is asked for twice.
 const GROWTH_SECS: u64 = 2;
+/// So many pages that come back per second are missed, and no trifle (64 KiB).
+const MISSED: u64 = 16;
+/// Where one part in so many of what is in swap would be back within [`RETURN_HORIZON_SECS`], it is in use.
+const IN_USE: u64 = 8;
 /// However much it waits, need fades in this part less of the time at most.
 const MOST_WAITED: f64 = 0.9;
 /// A fault takes no more processor time than this, in seconds: on hardware some 10 µs, under emulation half a
@@ -95,6 +100,15 @@ pub(crate) struct Estimate {
     /// The last probe ([`crate::probe`]).
     #[serde(default)]
     pub probe: Probe,
+    /// What of it is in swap and coming back.
+    #[serde(default)]
+    pub returning: Bytes,
+    /// `low` of memory.events at the last look.
+    #[serde(default)]
+    pub low_events: Option<u64>,
+    /// Whether the kernel has taken protected memory from it since, or it misses some.
+    #[serde(default)]
+    pub is_robbed: bool,
 }
 
 /// `now − before` per second.
@@ -160,8 +174,10 @@ pub(crate) fn estimate(
     };
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
     let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
-    let cache = needed_cache(look, &last, cache_rate);
-    let now = capped(memory.working_set() + returning(memory, anon_rate) + cache, memory.max);
+    let (cache, missed) = needed_cache(look, &last, cache_rate);
+    let returning = returning(look, anon_rate);
+    let need = |cache: Bytes| capped(memory.working_set() + returning + cache, memory.max);
+    let (now, all) = (need(cache), need(cache.max(missed)));
     let counted = time_waited(&last, memory, &seen, passed);
     let toll = last.toll.next(passed, memory, counted);
     let uncounted = prices.fault.map_or(0.0, |cost| toll.uncounted(cost));
@@ -169,7 +185,9 @@ pub(crate) fn estimate(
     let awake = not_waited(passed, waited);
     let faded = toward(last.demand, now, awake, settings.demand_half_life);
     let demand = capped(now.max(faded), memory.max);
-    let earned_in = if demand > last.basis { passed } else { awake };
+    // Who reads in sequence does not need all of that, but earns by it like others.
+    let earned = demand.max(all);
+    let earned_in = if earned > last.basis { passed } else { awake };
     let missing = missing(memory, last.demand, cache);
     let cpu = cpu_time(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, cpu, waited, missing >= LEAST_MISSING);
@@ -178,7 +196,7 @@ pub(crate) fn estimate(
     Estimate {
         at,
         demand,
-        basis: toward(last.basis, demand, earned_in, settings.basis_half_life),
+        basis: toward(last.basis, earned, earned_in, settings.basis_half_life),
         refaults,
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
@@ -190,6 +208,10 @@ pub(crate) fn estimate(
         progress,
         toll,
         probe: last.probe,
+        returning,
+        low_events: Some(memory.events.low),
+        is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
+            || rate >= MISSED,
     }
 }
 
@@ -230,6 +252,9 @@ fn first(look: &Look<'_>) -> Estimate {
         progress: Progress::default(),
         toll: Toll::default().next(Millis(0), memory, None),
         probe: Probe::default(),
+        returning: Bytes::ZERO,
+        low_events: Some(memory.events.low),
+        is_robbed: false,
     }
 }
 
@@ -283,10 +308,15 @@ pub(crate) fn estimate_all(settings: &Settings, state: &State, snapshot: &Snapsh
     estimates
 }
 
-fn returning(memory: &MemorySample, refaults_per_sec: u64) -> Bytes {
+/// What is in swap and wanted back: as much as would come within [`RETURN_HORIZON_SECS`]; but one that has its pages back
+/// one by one, each when it needs it, gets all that it was promised.
+fn returning(look: &Look<'_>, refaults_per_sec: u64) -> Bytes {
+    let memory = look.memory;
     let away = memory.swap - memory.swapcached;
     let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
-    away.min(Bytes(wanted))
+    let promised = look.promise.unwrap_or_default() - memory.working_set();
+    let is_in_use = wanted > 0 && wanted.saturating_mul(IN_USE) >= away.0;
+    away.min(Bytes(wanted).max(if is_in_use { promised } else { Bytes::ZERO }))
 }
 
 /// Processor time of its own code, and of the kernel for it.
@@ -336,21 +366,21 @@ pub(crate) fn part_of(amount: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { (amount as f64 / of as f64).min(1.0) }
 }
 
-/// Page cache on the inactive list, and beyond memory, that is missed when it is not there.
-fn needed_cache(look: &Look<'_>, last: &Estimate, activated_per_sec: u64) -> Bytes {
+/// Page cache on the inactive list, and beyond memory, that is missed when it is not there: what is needed of it, and all.
+fn needed_cache(look: &Look<'_>, last: &Estimate, activated_per_sec: u64) -> (Bytes, Bytes) {
     let memory = look.memory;
     let within = |secs: u64| Bytes(activated_per_sec.saturating_mul(Bytes::PAGE.0 * secs));
     let missed = within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS));
     let promise = look.promise.unwrap_or_default();
     let beside = |due: Bytes| due - memory.working_set();
-    let missed = match is_scan(&last.seen.io, &look.seen.io) {
+    let needed = match is_scan(&last.seen.io, &look.seen.io) {
         true => missed.min(beside(last.basis.max(promise))),
         false => missed,
     };
     // Whoever misses some of what it was promised is not asked how much more of it.
     let kept =
         if activated_per_sec > 0 { memory.inactive_file.min(beside(promise)) } else { Bytes::ZERO };
-    missed.max(kept)
+    (needed.max(kept), missed)
 }
 
 /// Requests of at least this size in the mean are read ahead of who reads in sequence (16 KiB is the least that
@@ -604,11 +634,39 @@ mod tests {
     #[test]
     fn a_scan_that_begins_again_and_again_asks_for_no_more_than_it_is_due() {
         let whole = Bytes(128 << 10);
-        assert!(scanned_again(None, whole).demand <= LIVING, "{:?}", scanned_again(None, whole));
+        let again = scanned_again(None, whole);
+        assert!(
+            again.demand <= again.basis && again.basis < Bytes::mib(300),
+            "who stays earns: {again:?}"
+        );
         let promised = scanned_again(Some(Bytes::mib(500)), whole).demand;
         assert_eq!(promised, Bytes::mib(500), "what it was told that it has");
         let at_random = scanned_again(None, Bytes::PAGE).demand;
         assert!(at_random > Bytes::mib(1400), "what is read here and there may be a working set");
+    }
+
+    #[test]
+    fn pages_in_swap_within_a_promise_are_need_once_some_are_coming_back() {
+        // 100 MiB of 300 are away, and one task has so many of them back in a second, each when it needs it.
+        let demand = |per_second: u64, promise: u64| {
+            let mut last = None;
+            for second in 0..5 {
+                let memory = MemorySample {
+                    swap: Bytes::mib(100),
+                    refault_anon: second * per_second,
+                    ..sample(Bytes::mib(200))
+                };
+                let (seen, prices) = (Activity::default(), Prices::default());
+                let (at, promise) = (Millis(second * 600_000), Some(Bytes::mib(promise)));
+                let look = Look { at, memory: &memory, seen, prices, is_new: false, promise };
+                last = Some(super::estimate(&settings(), last, &look));
+            }
+            last.unwrap().demand
+        };
+        let rate = 600 * 60;
+        assert_eq!(demand(rate, 300), Bytes::mib(300));
+        assert!(demand(rate, 220) < Bytes::mib(225), "no more than was promised");
+        assert!(demand(600, 300) < Bytes::mib(201), "one page a second is a trifle");
     }
 
     #[test]

@@ -53,7 +53,8 @@ pub(crate) fn grant<'a>(
     floors.sort_by_key(order);
     let (mut hard, mut refused, mut given) = (Vec::new(), Vec::new(), Bytes::ZERO);
     for floor in floors {
-        let has_it = state.ours(floor.group, Knob::MemoryMin).is_some();
+        let ours = state.ours(floor.group, Knob::MemoryMin);
+        let has_it = ours.is_some_and(|ours| ours >= floor.amount.page_floor());
         let most = account.capacity.scaled(if has_it { PART_AT_MOST } else { PART });
         if given + floor.amount <= most {
             given = given + floor.amount;

@@ -249,7 +249,9 @@ impl Look<'_> {
         let is_explained = self.starting.iter().any(|s| s.traits.may_use_disk());
         // What there was before them they do not explain either.
         let io = if is_explained { ground.io_full_before_pct } else { ground.io_full_pct };
-        let io = io.filter(|_| w.traits.may_use_disk());
+        // What is unknown holds nobody up for what was before.
+        let counts = w.traits.may_use_disk() && (w.traits.character.is_some() || !is_explained);
+        let io = io.filter(|_| counts);
         let limits = [
             ("the disk", io, self.settings.io_full),
             ("memory", ground.memory_full_pct, self.settings.memory_full),

@@ -16,11 +16,11 @@
 //!
 //! # Algorithm
 //! While contention is or was near, on MGLRU and with room in swap: hard = (1 − lightest / weight) · share. The heaviest come
-//! first, and those of equal weight are cut down alike, so that with the floors no more than [`PART`] of the capacity is
-//! hard. In whole steps of [`STEP`], so that it is not written for every little move of a share.
+//! first, and those of equal weight are cut down alike, so that with the floors (and what others have set) no more than [`PART`]
+//! of the capacity is hard, nor more than swap has room for. In whole steps of [`STEP`], so that it is not written for every little move of a share.
 //!
 //! # Properties
-//! Nobody's is above its share; the lightest have nothing; of those that are as large more weight never has less; with the
+//! Nobody's is above its share or its use; the lightest have nothing; of those that are as large more weight never has less; with the
 //! floors no more than [`PART`] of the capacity.
 
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(crate) fn harden(scene: &Scene<'_, '_>, floors: Bytes) -> (Weight, BTreeMap<
     };
     let is_due = scene.settings.harden
         && scene.is_recently_near()
-        && !scene.is_swept()
+        && !(scene.is_swept() && !scene.was_contended())
         && scene.snapshot.host.lru == Some(LruFlavour::Mglru)
         && scene.may_swap();
     if !is_due {
@@ -57,7 +57,9 @@ pub(crate) fn harden(scene: &Scene<'_, '_>, floors: Bytes) -> (Weight, BTreeMap<
     for k in workloads.iter().filter(|k| weight(k) > lightest) {
         by_weight.entry(weight(k)).or_default().push((k.id(), above(k, lightest)));
     }
-    let mut left = scene.account.capacity.scaled(PART) - floors;
+    // What is hard others must be able to give in its place, and where they have nothing but anonymous memory that takes swap.
+    let most = scene.account.capacity.scaled(PART).min(scene.swap_left());
+    let mut left = most - floors;
     let mut hard = BTreeMap::new();
     for (_, group) in by_weight.iter().rev() {
         let sum: Bytes = group.iter().map(|(_, amount)| *amount).sum();
@@ -75,10 +77,10 @@ fn weight(keeping: &Keeping<'_, '_>) -> Weight {
     keeping.party.entitlement.weight
 }
 
-/// The part of its share by which it weighs more.
+/// The part of its share by which it weighs more; what it does not use of it would be its neighbours' (memory_recursiveprot).
 fn above(keeping: &Keeping<'_, '_>, lightest: Weight) -> Bytes {
     let [own, least] = [weight(keeping), lightest].map(|w| u64::from(w.get()));
-    part(keeping.share, Bytes(own - least), Bytes(own))
+    part(keeping.share, Bytes(own - least), Bytes(own)).min(keeping.party.group.memory.current)
 }
 
 /// `whole · of / total`, rounded down.

@@ -38,7 +38,7 @@ use crate::harden::harden;
 use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
-use crate::scene::{Keeping, Now, Scene};
+use crate::scene::{Keeping, Now, Scene, is_at_work};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
 use crate::verdict::{Party, parties, verdicts};
@@ -60,8 +60,8 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     complaints.extend(troubles(settings, &state, snapshot, &account, &parties));
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, &account, &parties, &mut complaints);
-    let is_filling = is_filling(&state, snapshot);
-    state.tension = state.tension.next(&account, Now { snapshot, is_filling });
+    let (is_filling, is_robbed) = (is_filling(&state, &parties), is_robbed(&parties));
+    state.tension = state.tension.next(&account, Now { snapshot, is_filling, is_robbed });
     state.thawed_at.retain(|_, at| snapshot.at.since(*at) < AWAKE);
     let context = Context { settings, state: &state, snapshot, account: &account };
     let Chosen { steps, braked, probes } = context.choose(&parties, &verdicts);
@@ -76,17 +76,26 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     (plan, state)
 }
 
-/// So much a second is more than a service reads or writes by the way.
-const FILLING: Bytes = Bytes::mib(4);
+/// Page cache that somebody holds beyond what it needs and was promised, where all fits.
+fn crowd(party: &Party<'_>) -> Bytes {
+    let due = party.estimate.demand.max(party.entitlement.promise.unwrap_or_default());
+    (party.group.memory.current - due).min(party.group.memory.page_cache())
+}
 
-/// Whether somebody who is held back reads from disks, or writes to them.
-fn is_filling(state: &State, snapshot: &Snapshot) -> bool {
-    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let mut held = groups.filter(|g| state.ours(g, Knob::MemoryHigh).is_some());
-    held.any(|g| {
-        let doing = state.estimates.get(&g.id).map(|e| e.doing).unwrap_or_default();
-        doing.read_per_sec + doing.written_per_sec >= FILLING
-    })
+/// Whether somebody whom we keep from crowding out others reads from disks, or writes to them.
+fn is_filling(state: &State, parties: &[Party<'_>]) -> bool {
+    let is_held = |p: &&Party<'_>| state.ours(p.group, Knob::MemoryHigh).is_some();
+    let mut held = parties.iter().filter(is_held);
+    held.any(|p| crowd(p) >= LITTLE && is_at_work(&p.estimate))
+}
+
+/// Less than this crowds out nobody.
+const LITTLE: Bytes = Bytes::mib(4);
+
+/// Whether a workload misses what was taken from it, which has no page cache of its own to give.
+fn is_robbed(parties: &[Party<'_>]) -> bool {
+    let is_meant = |p: &&Party<'_>| p.kind == VerdictKind::Workload && p.entitlement.managed;
+    parties.iter().filter(is_meant).any(|p| p.estimate.is_robbed && crowd(p) < LITTLE)
 }
 
 /// What comes of one cycle.
@@ -111,6 +120,8 @@ struct Context<'a> {
 struct Wanted<'a> {
     group: &'a Group,
     amount: Bytes,
+    /// Whether it was said so, and does not follow what changes all the time.
+    is_said: bool,
     why: String,
 }
 
@@ -139,8 +150,8 @@ impl<'a> Context<'a> {
             .filter(|(p, _)| p.kind == VerdictKind::Workload)
             .collect();
         let floors = self.floors(&workloads);
-        let given = floors.iter().map(|f| f.amount).sum();
-        let mut steps = self.knobs(&workloads, &ladder, &self.hard(&floors, harden(&scene, given)));
+        let hard = self.hard(&floors, harden(&scene, self.given(&floors)));
+        let mut steps = self.knobs(&workloads, &ladder, &hard);
         steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.braked();
         steps.extend(ladder.taking);
@@ -159,6 +170,7 @@ impl<'a> Context<'a> {
             .map(|(p, v)| Wanted {
                 group: p.group,
                 amount: self.protection(p, v),
+                is_said: false,
                 why: v.reason.0.clone(),
             })
             .collect();
@@ -273,7 +285,7 @@ impl<'a> Context<'a> {
         grant(self.state, self.account, floors.collect()).0
     }
 
-    /// What memory.min is to be: floors, and what weight makes hard.
+    /// What memory.min is to be: floors, and what weight makes hard. What others had set stays below that.
     fn hard(
         &self,
         floors: &[Floor<'_>],
@@ -282,19 +294,36 @@ impl<'a> Context<'a> {
         let groups = self.snapshot.workloads.iter().map(|w| &w.group);
         let wanted = |group: &'a Group| {
             let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
-            let floor = floor.unwrap_or_default();
-            let amount = by_weight.get(&group.id).copied().unwrap_or_default();
-            let why = match amount > floor {
-                true => format!(
+            let hardened = by_weight.get(&group.id).copied().unwrap_or_default();
+            let said = match hardened > Bytes::ZERO {
+                true => self.users_min(group).max(floor.unwrap_or_default()),
+                false => floor?,
+            };
+            let is_said = said >= hardened;
+            let why = match is_said {
+                true => format!("floor of {said}"),
+                false => format!(
                     "it weighs more than {lightest}: so much of its share is hard, because global reclaim heeds no soft \
                      protection here"
                 ),
-                false => format!("floor of {floor}"),
             };
-            let amount = amount.max(floor);
-            (amount > Bytes::ZERO).then_some(Wanted { group, amount, why })
+            Some(Wanted { group, amount: said.max(hardened), is_said, why })
         };
         groups.filter_map(wanted).collect()
+    }
+
+    /// memory.min that others had set.
+    fn users_min(&self, group: &Group) -> Bytes {
+        self.state.prior(group, Knob::MemoryMin, group.memory.min)
+    }
+
+    /// What is hard already: floors, and what others had set for whom has none, as far as it is used.
+    fn given(&self, floors: &[Floor<'_>]) -> Bytes {
+        let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
+        let others = workloads.filter(|g| floors.iter().all(|f| f.group.id != g.id));
+        let users = others.chain(&self.snapshot.bystanders);
+        let users = users.map(|g| self.users_min(g).min(g.memory.current));
+        floors.iter().map(|f| f.amount).chain(users).sum()
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and
@@ -327,9 +356,9 @@ impl<'a> Context<'a> {
         let observed = read(wanted.group, knob);
         let to = wanted.amount.page_floor();
         // A floor is what was said, however small.
-        let band = match knob {
-            Knob::MemoryMin => observed.scaled(self.settings.memory.hysteresis),
-            _ => {
+        let band = match wanted.is_said {
+            true => observed.scaled(self.settings.memory.hysteresis),
+            false => {
                 let turns = self.state.turns(wanted.group, knob);
                 turns.widened(self.dead_band(observed), observed, to, self.snapshot.at)
             }

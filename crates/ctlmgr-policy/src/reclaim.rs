@@ -240,9 +240,20 @@ mod tests {
         assert_eq!(asked(Bytes::mib(310), Some(Percent(90))), Bytes::mib(16));
     }
 
-    /// One with page cache that was promised and one who scans, on a machine that is full: what is decided after the kernel
-    /// has taken `stolen` pages.
-    fn scanned(stolen: u64, has_promise: bool) -> (Snapshot, ctlmgr_model::Plan) {
+    /// What is seen a second after a reading.
+    #[derive(Clone, Copy)]
+    struct Seen {
+        /// Pages that the kernel has taken.
+        stolen: u64,
+        /// How often it took protected ones of another container.
+        robbed: u64,
+        read: Bytes,
+    }
+
+    const SCAN: Seen = Seen { stolen: 100_000, robbed: 3, read: Bytes::mib(200) };
+
+    /// One with page cache that was promised and one who scans, on a machine that is full: what is decided then.
+    fn scanned(seen: Seen, has_promise: bool) -> (Snapshot, ctlmgr_model::Plan) {
         let mib = Bytes::mib;
         let cached = |memory: &mut ctlmgr_model::MemorySample, all: u64, anon: u64| {
             (memory.current, memory.anon, memory.inactive_file) =
@@ -251,14 +262,18 @@ mod tests {
         let mut web = container("web", 11, mib(300), has_promise.then_some(mib(300)));
         cached(&mut web.group.memory, 300, 20);
         web.group.memory.low = mib(300);
+        let mut robbed = container("db", 12, mib(100), Some(mib(100)));
+        cached(&mut robbed.group.memory, 100, 95);
         let mut scan = group("system.slice/scan.service", 21, mib(500));
-        cached(&mut scan.memory, 1500, 10);
-        let mut snapshot = host(mib(2000), vec![web], vec![scan]);
+        cached(&mut scan.memory, 1400, 10);
+        let mut snapshot = host(mib(2000), vec![web, robbed], vec![scan]);
         (snapshot.host.mem_free, snapshot.host.stolen) = (mib(10), Some(7));
         snapshot.host.reclaimable_cache = mib(1770);
         let (_, state) = decide(&settings(), State::default(), &snapshot);
         snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
-        snapshot.host.stolen = Some(7 + stolen);
+        snapshot.host.stolen = Some(7 + seen.stolen);
+        snapshot.workloads[1].group.memory.events.low += seen.robbed;
+        snapshot.bystanders[0].activity.io.read = seen.read;
         let (plan, _) = decide(&settings(), state, &snapshot);
         assert_eq!(crate::check(&settings(), &plan, &snapshot), []);
         (snapshot, plan)
@@ -266,8 +281,14 @@ mod tests {
 
     #[test]
     fn a_scan_is_kept_from_crowding_out_what_was_promised() {
-        assert!(!scanned(100, true).1.is_swept, "a trifle");
-        let (snapshot, plan) = scanned(100_000, true);
+        assert!(!scanned(Seen { stolen: 100, ..SCAN }, true).1.is_swept, "a trifle");
+        let nobody = scanned(Seen { robbed: 0, ..SCAN }, true);
+        assert!(!nobody.1.is_swept, "nobody loses anything that is needed");
+        let (snapshot, at_rest) = scanned(Seen { read: Bytes::ZERO, ..SCAN }, true);
+        let limits = |s: &&Step| s.rung == Rung::Throttle && s.id == snapshot.bystanders[0].id;
+        let why = at_rest.steps.iter().find(limits).map(|s| s.reason.0.clone());
+        assert!(why.is_none_or(|why| why.contains("are free")), "who rests crowds out nobody");
+        let (snapshot, plan) = scanned(SCAN, true);
         assert!(plan.is_swept && !plan.account.is_contended());
         let scan = &snapshot.bystanders[0];
         let of = |rung| plan.steps.iter().filter(move |s| s.rung == rung);
@@ -288,7 +309,7 @@ mod tests {
 
     #[test]
     fn without_a_promise_page_cache_that_nobody_misses_is_taken_where_most_of_it_is() {
-        let (snapshot, plan) = scanned(100_000, false);
+        let (snapshot, plan) = scanned(SCAN, false);
         let amount = |id| {
             let is_it = |s: &&Step| s.id == id && s.rung == Rung::Reclaim;
             plan.steps
@@ -311,6 +332,7 @@ mod tests {
             let mut snapshot = host(mib(2000), vec![hog, web], Vec::new());
             let slice = &mut snapshot.ancestors[0];
             slice.memory.current = slice.memory.current + mib(300);
+            slice.memory.inactive_file = mib(300);
             snapshot.dead.extend(dead.map(|dead| (slice.path.clone(), mib(dead))));
             snapshot.host.mem_free = mib(10);
             let (plan, _) = decide(&settings(), State::default(), &snapshot);

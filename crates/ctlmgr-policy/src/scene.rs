@@ -7,18 +7,19 @@
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
 //! memory is left, until as much is as should be free (headroom). *Swept*: not contended, and yet the kernel takes memory by
 //! itself: somebody fills it with page cache that nobody asked for, and global reclaim under MGLRU takes that of others, too,
-//! protected or not. *Crowd*: page cache that one holds beyond what it needs and was promised. *Suffering*: managed, below its share, and
+//! protected or not, and somebody misses it. *Crowd*: page cache that one holds beyond what it needs and was promised. *Suffering*: managed, below its share, and
 //! refaulting or stalling noticeably.
 //!
 //! # Properties
 //! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupId, Group, HostSample, MemorySettings, Millis, Percent, Snapshot,
-    Source, VerdictKind,
+    Bytes, CapacityAccount, CgroupId, Group, HostSample, Knob, MemorySettings, Millis, Percent,
+    Snapshot, Source, VerdictKind,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::demand::{Estimate, per_sec};
 use crate::oomd;
 use crate::state::State;
 use crate::verdict::Party;
@@ -32,7 +33,7 @@ const DIRE: f32 = 20.0;
 const LAST_SWAP: Percent = Percent(2);
 /// Calm must last this long.
 const REST: Millis = Millis(30_000);
-/// So many pages that the kernel took by itself since the last look are more than a trifle (4 MiB).
+/// So many pages that the kernel takes by itself in a second are more than a trifle (4 MiB).
 const SWEPT: u64 = 1024;
 /// Who holds less than this part of the machine crowds out nobody.
 pub(crate) const SMALL: u64 = 64;
@@ -58,9 +59,12 @@ pub(crate) struct Tension {
     /// Since when neither swap nor available memory is left, without a break.
     #[serde(default)]
     pub used_up_since: Option<Millis>,
-    /// Pages that the kernel had taken by itself at the last look.
+    /// When memory was last contended.
     #[serde(default)]
-    pub stolen: Option<u64>,
+    pub contended_at: Option<Millis>,
+    /// Pages that the kernel had taken by itself at the last look, and when that was.
+    #[serde(default)]
+    pub stolen: Option<(Millis, u64)>,
     /// When it was last swept.
     #[serde(default)]
     pub swept_at: Option<Millis>,
@@ -77,13 +81,15 @@ impl Tension {
         self.swept_at.is_some_and(|at| now.since(at) < REST)
     }
 
-    /// Whether the kernel takes by itself now although all that is asked for is there. Once somebody is kept from
-    /// filling memory it takes no more; so it is over only when nobody who is held back reads or writes any more.
+    /// Whether the kernel takes from somebody by itself now although all that is asked for is there. Once somebody is kept
+    /// from filling memory it takes no more; so it is over only when nobody who is held back so reads or writes any more.
     fn is_being_swept(&self, account: &CapacityAccount, now: Now<'_>) -> bool {
         let host = &now.snapshot.host;
-        let stolen = self.stolen.zip(host.stolen).map_or(0, |(was, is)| is.saturating_sub(was));
+        let since = self.stolen.zip(host.stolen);
+        let rate = since.map_or(0, |((at, was), is)| per_sec(was, is, now.snapshot.at.since(at)));
         let goes_on = self.is_swept(now.snapshot.at) && now.is_filling;
-        !account.is_contended() && is_short(account, host) && (stolen >= SWEPT || goes_on)
+        let begins = rate >= SWEPT && now.is_robbed;
+        !account.is_contended() && is_short(account, host) && (begins || goes_on)
     }
 
     /// With one more look at the host.
@@ -102,18 +108,29 @@ impl Tension {
             tense_since: since(self.tense_since, is_tense(account, host)),
             dire_since: since(self.dire_since, is_dire),
             used_up_since,
-            stolen: host.stolen,
+            contended_at: if account.is_contended() { Some(at) } else { self.contended_at },
+            stolen: host.stolen.map(|pages| (at, pages)),
             swept_at: if is_swept { Some(at) } else { self.swept_at },
         }
     }
+}
+
+/// So much a second is more than a service reads or writes by the way.
+const FILLING: Bytes = Bytes::mib(4);
+
+/// Whether it reads from disks, or writes to them, as one does that fills memory with page cache.
+pub(crate) fn is_at_work(estimate: &Estimate) -> bool {
+    estimate.doing.read_per_sec + estimate.doing.written_per_sec >= FILLING
 }
 
 /// One more look at the host.
 #[derive(Clone, Copy)]
 pub(crate) struct Now<'a> {
     pub snapshot: &'a Snapshot,
-    /// Whether somebody who has a memory.high of ours reads from disks, or writes to them.
+    /// Whether somebody whom we keep from crowding out others reads from disks, or writes to them.
     pub is_filling: bool,
+    /// Whether somebody misses what was taken from it.
+    pub is_robbed: bool,
 }
 
 fn is_tense(account: &CapacityAccount, host: &HostSample) -> bool {
@@ -182,9 +199,9 @@ impl Keeping<'_, '_> {
     fn is_missing_some(&self) -> bool {
         let memory = &self.party.group.memory;
         let most = self.share.scaled(MISSING);
-        // Page cache that nobody needs makes nobody whole whose pages are in swap.
+        // Page cache that nobody needs makes nobody whole whose pages are coming back from swap.
         let lacks = most - memory.working_set();
-        let is_hidden = lacks > Bytes::ZERO && memory.swap - memory.swapcached >= lacks;
+        let is_hidden = lacks > Bytes::ZERO && self.party.estimate.returning >= lacks;
         self.party.kind == VerdictKind::Workload && (memory.current < most || is_hidden)
     }
 
@@ -232,9 +249,10 @@ impl<'a, 's> Scene<'a, 's> {
         (memory.current - due).min(memory.page_cache())
     }
 
-    /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have.
+    /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have, and more to come.
     pub(crate) fn crowds(&self, keeping: &Keeping<'_, '_>) -> bool {
-        if !self.is_swept() {
+        let is_held = self.state.ours(keeping.party.group, Knob::MemoryHigh).is_some();
+        if !self.is_swept() || !(is_held || is_at_work(&keeping.party.estimate)) {
             return false;
         }
         let crowds = || self.all.iter().map(|k| self.crowd(k)).filter(|crowd| *crowd > Bytes::ZERO);
@@ -242,6 +260,11 @@ impl<'a, 's> Scene<'a, 's> {
         let mean = Bytes(crowds().sum::<Bytes>().0 / count);
         let least = Bytes(self.snapshot.host.mem_total.0 / SMALL);
         self.crowd(keeping) >= mean.max(least)
+    }
+
+    /// Whether memory was contended of late.
+    pub(crate) fn was_contended(&self) -> bool {
+        self.is_recent(self.state.tension.contended_at)
     }
 
     /// Whether free memory is where early reclaim keeps it, or below.
@@ -253,6 +276,12 @@ impl<'a, 's> Scene<'a, 's> {
     pub(crate) fn may_swap(&self) -> bool {
         let host = &self.snapshot.host;
         has_swap(host) && host.swap_free > oomd::swap_to_leave(&self.snapshot.oomd, host)
+    }
+
+    /// Swap that may still be filled on our account.
+    pub(crate) fn swap_left(&self) -> Bytes {
+        let host = &self.snapshot.host;
+        host.swap_free - oomd::swap_to_leave(&self.snapshot.oomd, host)
     }
 
     /// What can be taken from a group: page cache that is on no other's account, and what there is room for in swap,

@@ -272,7 +272,7 @@ impl Sensor {
         let mut alive = Vec::new();
         for (path, kind) in walk(&self.cgroups, &query.units)? {
             let Some(group) = reading.group(&path) else { continue };
-            alive.push((path, group.memory.current));
+            alive.push((path, group.memory.page_cache()));
             match kind {
                 Kind::Container(id) => workloads.push(container(query, id, group)),
                 Kind::Unit(unit) => workloads.push(Workload {
@@ -293,7 +293,7 @@ impl Sensor {
         Ok(Snapshot { at, host, workloads, bystanders, ancestors, dead, oomd, is_mixed, gaps })
     }
 
-    /// What no cgroup that is there holds, of ancestors from which some were removed that still hold something.
+    /// Page cache that no cgroup that is there holds, of ancestors from which some were removed that still hold something.
     fn dead(
         &self,
         ancestors: &[Group],
@@ -303,7 +303,7 @@ impl Sensor {
             |g: &&Group| self.cgroups.open(&g.path).is_ok_and(|d| d.is_some_and(|d| has_dying(&d)));
         let of = |g: &Group| {
             let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
-            (g.path.clone(), g.memory.current - below.map(|(_, held)| *held).sum())
+            (g.path.clone(), g.memory.page_cache() - below.map(|(_, cache)| *cache).sum())
         };
         ancestors.iter().filter(has_dying).map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
     }

@@ -120,7 +120,7 @@ struct Head {
     penalty: i64,
 }
 
-/// Figures that are no decimals are rounded; a plan is the best one if none is better by more than this.
+/// Figures that are no decimals are rounded; a plan is the best one if none is better by more than this part.
 const NO_MATTER: f64 = 1e-6;
 /// More containers than this are refused: nobody starts so many on one host.
 const MOST: u64 = 100_000;
@@ -196,7 +196,10 @@ impl Case {
             Some(head) => (&head.whole, (head.cost, head.penalty)),
             None => (&self.problem, (0, 0)),
         };
-        let (cost, bound) = (result.cost + before.0, result.bound + before.0);
+        let least = framed.prices().1;
+        let cost = result.cost + before.0;
+        // Where uses were rounded up a better plan may fit that was taken not to.
+        let bound = if self.is_exact_in_capacities { result.bound + before.0 } else { least };
         let objective = |cost| framed.objective(cost) / self.weight.factor;
         let penalty: i64 = result.batches.iter().map(|b| self.problem.penalty(b)).sum();
         let mut names: Vec<_> = self.names.iter().map(|n| n.iter()).collect();
@@ -207,13 +210,9 @@ impl Case {
         let slack = self.slack(framed);
         Output {
             objective: objective(cost),
-            bound: match self.is_exact_in_capacities {
-                true => (objective(bound) + slack).min(objective(framed.prices().1)),
-                // A better plan may fit that was taken not to.
-                false => objective(framed.prices().1),
-            },
+            bound: (objective(bound) + slack).min(objective(least)),
             gap: (cost - bound) as f64 / cost.max(1) as f64,
-            proven: result.is_proven() && self.is_exact_in_capacities && slack <= NO_MATTER,
+            proven: bound >= cost && slack <= NO_MATTER * objective(least),
             penalty_total: (penalty + before.1) as f64 / self.penalty.factor,
             batches: result.batches.iter().map(named).collect(),
             solver: match result.solver {

@@ -110,7 +110,7 @@ struct Gate {
 }
 
 /// For so long it is told whose starts are over.
-const OF_LATE: Duration = Duration::from_secs(60);
+const OF_LATE: Duration = Duration::from_secs(900);
 /// Nobody who was let go takes longer to start.
 const EXCUSED: Duration = Duration::from_secs(600);
 
@@ -211,7 +211,11 @@ impl Gate {
             let pct = |p: Option<Pressure>| p.map(|p| p.full.avg10_pct);
             self.ground = Ground {
                 io_full_pct: pct(look.io_pressure),
-                io_full_before_pct: self.ground.io_full_before_pct,
+                // Others cause no more of it than all do now.
+                io_full_before_pct: match (self.ground.io_full_before_pct, pct(look.io_pressure)) {
+                    (Some(before), Some(now)) => Some(before.min(now)),
+                    (before, _) => before,
+                },
                 memory_full_pct: pct(look.memory_pressure),
                 cpu_milli: look.cpus.map(|n| n * 1000),
                 cache: look.available,
@@ -310,6 +314,7 @@ impl Gate {
         }
         for (why, member) in done {
             info!(container = member.name(), why, "start is over");
+            self.over.retain(|(name, _)| name != member.name());
             self.over.push_back((member.name().to_owned(), now));
             if let Some(id) = member.id() {
                 self.running.note(id, member.last_look());
