@@ -72,6 +72,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     state.note_last_resort(&steps, snapshot.at);
     state.braked = braked;
     let is_swept = !account.is_contended() && state.tension.is_swept(snapshot.at);
+    complaints.extend(crowding(&parties).filter(|_| is_swept));
     let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account, is_swept };
     (plan, state)
 }
@@ -91,6 +92,15 @@ fn is_filling(state: &State, parties: &[Party<'_>]) -> bool {
 
 /// Less than this crowds out nobody.
 const LITTLE: Bytes = Bytes::mib(4);
+
+/// Who crowds out others, for the operator.
+fn crowding(parties: &[Party<'_>]) -> Option<String> {
+    let worst = parties.iter().filter(|p| p.entitlement.managed).max_by_key(|p| crowd(p))?;
+    let (name, crowd) = (&worst.name, crowd(worst));
+    (crowd >= LITTLE).then(|| {
+        format!("the kernel takes memory from others for page cache, of which {name} holds {crowd} beyond its need")
+    })
+}
 
 /// Whether a workload misses what was taken from it, which has no page cache of its own to give.
 fn is_robbed(parties: &[Party<'_>]) -> bool {

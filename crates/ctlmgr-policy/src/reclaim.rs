@@ -290,6 +290,11 @@ mod tests {
         assert!(why.is_none_or(|why| why.contains("are free")), "who rests crowds out nobody");
         let (snapshot, plan) = scanned(SCAN, true);
         assert!(plan.is_swept && !plan.account.is_contended());
+        assert!(
+            plan.complaints.iter().any(|c| c.contains("of which scan.service holds 1.")),
+            "{:?}",
+            plan.complaints
+        );
         let scan = &snapshot.bystanders[0];
         let of = |rung| plan.steps.iter().filter(move |s| s.rung == rung);
         let reclaimed: Vec<_> = of(Rung::Reclaim).collect();
