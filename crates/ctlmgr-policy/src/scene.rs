@@ -205,6 +205,12 @@ impl Keeping<'_, '_> {
         self.party.kind == VerdictKind::Workload && (memory.current < most || is_hidden)
     }
 
+    /// Whether it is a workload that others must not harm: it keeps all that it needs, or lacks some of its share.
+    pub(crate) fn is_ward(&self) -> bool {
+        let is_workload = self.party.kind == VerdictKind::Workload;
+        is_workload && (!self.gives_way() || self.is_missing_some())
+    }
+
     /// Which cgroup it is about.
     pub(crate) fn id(&self) -> CgroupId {
         self.party.group.id

@@ -58,6 +58,8 @@ pub struct Kernel {
     pub has_psi: bool,
     /// memory.low of the slice that holds the managed sets.
     pub slice_low: Bytes,
+    /// Its memory.min.
+    pub slice_min: Bytes,
     /// Time.
     pub now: Millis,
     /// Bytes that global reclaim took in all.
@@ -84,6 +86,7 @@ impl Kernel {
             oomd_limit: None,
             has_psi: true,
             slice_low: Bytes::ZERO,
+            slice_min: Bytes::ZERO,
             now: Millis(1000),
             global_reclaimed: Bytes::ZERO,
             cpus: None,
@@ -146,11 +149,12 @@ impl Kernel {
             Lru::Mglru => (Bytes(missing.0 / 10 * 9), missing - Bytes(missing.0 / 10 * 9)),
             Lru::Classic => (Bytes::ZERO, missing),
         };
-        let covered = self.slice_low;
-        let mut taken = take(&mut self.sets, blind, |s| s.min);
-        taken = taken + take(&mut self.sets, fair, |s| s.low.min(covered).max(s.min));
+        let (covered, covered_hard) = (self.slice_low, self.slice_min);
+        let hard = |s: &Set| s.min.min(covered_hard);
+        let mut taken = take(&mut self.sets, blind, hard);
+        taken = taken + take(&mut self.sets, fair, |s| s.low.min(covered).max(hard(s)));
         // Best effort: what memory.low denied is taken all the same before an OOM.
-        taken = taken + take(&mut self.sets, missing - taken, |s| s.min);
+        taken = taken + take(&mut self.sets, missing - taken, hard);
         self.global_reclaimed = self.global_reclaimed + taken;
     }
 
@@ -165,6 +169,10 @@ impl Kernel {
                 Action::Set { knob: Knob::MemoryLow, to, .. } if is_slice => self.slice_low = to,
                 Action::Release { knob: Knob::MemoryLow, prior, .. } if is_slice => {
                     self.slice_low = prior;
+                }
+                Action::Set { knob: Knob::MemoryMin, to, .. } if is_slice => self.slice_min = to,
+                Action::Release { knob: Knob::MemoryMin, prior, .. } if is_slice => {
+                    self.slice_min = prior;
                 }
                 Action::Set { .. } | Action::Release { .. } if is_slice => {}
                 Action::Set { knob: Knob::LruGen, .. } => self.lru = Lru::Classic,
@@ -215,7 +223,11 @@ impl Kernel {
             ancestors: vec![Group {
                 path: CgroupPath::new(SLICE),
                 id: CgroupId(1),
-                memory: MemorySample { low: self.slice_low, ..memory(managed) },
+                memory: MemorySample {
+                    low: self.slice_low,
+                    min: self.slice_min,
+                    ..memory(managed)
+                },
                 activity: Activity::default(),
             }],
             dead: BTreeMap::new(),
