@@ -13,7 +13,7 @@
 //! under MGLRU, however hot it is, and shows only once it is missed: it comes back so soon that the
 //! kernel counts it as of the working set (`workingset_activate_file`). The rate of that says how much
 //! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
-//! much more is missing ([`GROWTH_SECS`]). Whoever misses any has need of all that it holds within its promise. MGLRU calls everything
+//! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it holds within its promise. MGLRU calls everything
 //! that comes back a part of the working set, a file that is read from end to end again and again included, of which a part
 //! is worth nothing; so what is read in sequence counts up to the basis or the promise only. Rises count at once, falls decay, so that a short dip does not
 //! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
@@ -37,11 +37,12 @@
 //! waits for what was taken from it, the longer it keeps its claim.
 
 use ctlmgr_model::{
-    Activity, Bytes, CgroupId, Doing, Group, HostSample, Io, Limit, MemorySample, MemorySettings,
+    Activity, Bytes, CgroupId, Doing, Group, HostSample, Limit, MemorySample, MemorySettings,
     Millis, Settings, Snapshot, Workload,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::cache;
 use crate::entitlement::entitlement;
 use crate::heat::{Heat, LEAST_MISSING};
 use crate::probe::Probe;
@@ -53,9 +54,6 @@ use crate::waiting::Waiting;
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
-/// A set of page cache is taken to miss what comes back in this time, in seconds: less than it takes to
-/// touch a warm set once, so that nothing is asked for twice.
-const GROWTH_SECS: u64 = 2;
 /// So many pages that come back per second are missed, and no trifle (64 KiB).
 const MISSED: u64 = 16;
 /// Where one part in so many of what is in swap would be back within [`RETURN_HORIZON_SECS`], it is in use.
@@ -174,7 +172,7 @@ pub(crate) fn estimate(
     };
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
     let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
-    let (cache, missed) = needed_cache(look, &last, cache_rate);
+    let (cache, missed) = cache::needed(look, &last, cache_rate);
     let returning = returning(look, anon_rate);
     let need = |cache: Bytes| capped(memory.working_set() + returning + cache, memory.max);
     let (now, all) = (need(cache), need(cache.max(missed)));
@@ -364,35 +362,6 @@ fn time_waited(
 #[expect(clippy::cast_precision_loss, reason = "a part needs no exact numbers")]
 pub(crate) fn part_of(amount: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { (amount as f64 / of as f64).min(1.0) }
-}
-
-/// Page cache on the inactive list, and beyond memory, that is missed when it is not there: what is needed of it, and all.
-fn needed_cache(look: &Look<'_>, last: &Estimate, activated_per_sec: u64) -> (Bytes, Bytes) {
-    let memory = look.memory;
-    let within = |secs: u64| Bytes(activated_per_sec.saturating_mul(Bytes::PAGE.0 * secs));
-    let missed = within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS));
-    let promise = look.promise.unwrap_or_default();
-    let beside = |due: Bytes| due - memory.working_set();
-    let needed = match is_scan(&last.seen.io, &look.seen.io) {
-        true => missed.min(beside(last.basis.max(promise))),
-        false => missed,
-    };
-    // Whoever misses some of what it was promised is not asked how much more of it.
-    let kept =
-        if activated_per_sec > 0 { memory.inactive_file.min(beside(promise)) } else { Bytes::ZERO };
-    (needed.max(kept), missed)
-}
-
-/// Requests of at least this size in the mean are read ahead of who reads in sequence (16 KiB is the least that
-/// readahead begins with, 128 KiB the most by default).
-const SEQUENTIAL: Bytes = Bytes(48 << 10);
-/// Fewer reads say nothing of how it reads.
-const FEW_READS: u64 = 16;
-
-/// Whether what was read since was read in sequence.
-fn is_scan(before: &Io, now: &Io) -> bool {
-    let reads = now.reads.saturating_sub(before.reads);
-    reads >= FEW_READS && (now.read - before.read).0 / reads >= SEQUENTIAL.0
 }
 
 fn capped(demand: Bytes, max: Limit) -> Bytes {
@@ -622,7 +591,8 @@ mod tests {
                 ..sample(Bytes::mib(10))
             };
             let read = Bytes(second * 36_000 * Bytes::PAGE.0);
-            let io = Io { read, reads: read.0 / request.0, ..Io::default() };
+            let io =
+                ctlmgr_model::Io { read, reads: read.0 / request.0, ..ctlmgr_model::Io::default() };
             let seen = Activity { io, ..Activity::default() };
             let (at, prices) = (Millis(second * 1000), Prices::default());
             let look = Look { at, memory: &memory, seen, prices, is_new: true, promise };

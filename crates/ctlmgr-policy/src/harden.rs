@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 
 use ctlmgr_model::{Bytes, CgroupId, LruFlavour, Percent, VerdictKind, Weight};
 
+use crate::reclaim::part;
 use crate::scene::{Keeping, Scene};
 
 /// With the floors no more of the capacity than this is hard.
@@ -47,7 +48,7 @@ pub(crate) fn harden(scene: &Scene<'_, '_>, floors: Bytes) -> (Weight, BTreeMap<
     };
     let is_due = scene.settings.harden
         && scene.is_recently_near()
-        && !(scene.is_swept() && !scene.was_contended())
+        && (!scene.is_swept() || scene.was_contended())
         && scene.snapshot.host.lru == Some(LruFlavour::Mglru)
         && scene.may_swap();
     if !is_due {
@@ -81,12 +82,6 @@ fn weight(keeping: &Keeping<'_, '_>) -> Weight {
 fn above(keeping: &Keeping<'_, '_>, lightest: Weight) -> Bytes {
     let [own, least] = [weight(keeping), lightest].map(|w| u64::from(w.get()));
     part(keeping.share, Bytes(own - least), Bytes(own)).min(keeping.party.group.memory.current)
-}
-
-/// `whole · of / total`, rounded down.
-fn part(whole: Bytes, of: Bytes, total: Bytes) -> Bytes {
-    let product = u128::from(whole.0) * u128::from(of.0) / u128::from(total.0.max(1));
-    Bytes(u64::try_from(product).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -5,17 +5,20 @@
 
 mod aging;
 pub mod batching;
+mod cache;
 mod capacity;
 pub mod check;
 mod complaint;
 mod cover;
 pub mod cpu_use;
+mod crowding;
 mod demand;
 mod entitlement;
 mod feedback;
 mod floors;
 mod freeze;
 pub mod gate;
+mod hard;
 mod harden;
 mod heat;
 mod kill;

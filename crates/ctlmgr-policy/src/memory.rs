@@ -21,24 +21,24 @@
 //! stays, unless the settings say otherwise; with a gap in the reading no step takes anything from
 //! anybody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, OnOverride,
-    PageAging, Plan, Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind, Weight,
+    PageAging, Plan, Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
 };
 
 use crate::aging::age;
 use crate::complaint::{complaints, overridden, troubles};
 use crate::cover;
+use crate::crowding::{crowding, is_filling, is_robbed};
 use crate::demand::estimate_all;
-use crate::floors::{Floor, grant};
 use crate::freeze::{AWAKE, Frozen};
-use crate::harden::harden;
+use crate::hard::{Wanted, hard};
 use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
-use crate::scene::{Keeping, Now, Scene, is_at_work};
+use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
 use crate::verdict::{Party, parties, verdicts};
@@ -77,37 +77,6 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     (plan, state)
 }
 
-/// Page cache that somebody holds beyond what it needs and was promised, where all fits.
-fn crowd(party: &Party<'_>) -> Bytes {
-    let due = party.estimate.demand.max(party.entitlement.promise.unwrap_or_default());
-    (party.group.memory.current - due).min(party.group.memory.page_cache())
-}
-
-/// Whether somebody whom we keep from crowding out others reads from disks, or writes to them.
-fn is_filling(state: &State, parties: &[Party<'_>]) -> bool {
-    let is_held = |p: &&Party<'_>| state.ours(p.group, Knob::MemoryHigh).is_some();
-    let mut held = parties.iter().filter(is_held);
-    held.any(|p| crowd(p) >= LITTLE && is_at_work(&p.estimate))
-}
-
-/// Less than this crowds out nobody.
-const LITTLE: Bytes = Bytes::mib(4);
-
-/// Who crowds out others, for the operator.
-fn crowding(parties: &[Party<'_>]) -> Option<String> {
-    let worst = parties.iter().filter(|p| p.entitlement.managed).max_by_key(|p| crowd(p))?;
-    let (name, crowd) = (&worst.name, crowd(worst));
-    (crowd >= LITTLE).then(|| {
-        format!("the kernel takes memory from others for page cache, of which {name} holds {crowd} beyond its need")
-    })
-}
-
-/// Whether a workload misses what was taken from it, which has no page cache of its own to give.
-fn is_robbed(parties: &[Party<'_>]) -> bool {
-    let is_meant = |p: &&Party<'_>| p.kind == VerdictKind::Workload && p.entitlement.managed;
-    parties.iter().filter(is_meant).any(|p| p.estimate.is_robbed && crowd(p) < LITTLE)
-}
-
 /// What comes of one cycle.
 #[derive(Default)]
 struct Chosen {
@@ -124,15 +93,6 @@ struct Context<'a> {
     state: &'a State,
     snapshot: &'a Snapshot,
     account: &'a CapacityAccount,
-}
-
-/// Protection wanted for one managed workload.
-struct Wanted<'a> {
-    group: &'a Group,
-    amount: Bytes,
-    /// Whether it was said so, and does not follow what changes all the time.
-    is_said: bool,
-    why: String,
 }
 
 impl<'a> Context<'a> {
@@ -159,8 +119,7 @@ impl<'a> Context<'a> {
             .zip(verdicts)
             .filter(|(p, _)| p.kind == VerdictKind::Workload)
             .collect();
-        let floors = self.floors(&workloads);
-        let hard = self.hard(&floors, harden(&scene, self.given(&floors)));
+        let hard = hard(&scene, &workloads);
         let mut steps = self.knobs(&workloads, &ladder, &hard);
         steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.braked();
@@ -278,62 +237,6 @@ impl<'a> Context<'a> {
         };
         let reserved = verdict.promise.unwrap_or_default().min(users);
         if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
-    }
-
-    /// Floors that the host can truly cover.
-    fn floors<'f>(&self, workloads: &[(&'f Party<'a>, &Verdict)]) -> Vec<Floor<'f>> {
-        let floor = |p: &Party<'_>, v: &Verdict| match p.is_untold() {
-            true => v.floor.max(p.group.memory.min),
-            false => v.floor,
-        };
-        let floors = workloads.iter().map(|(p, v)| Floor {
-            group: p.group,
-            name: &p.name,
-            weight: p.entitlement.weight,
-            amount: floor(p, v),
-        });
-        grant(self.state, self.account, floors.collect()).0
-    }
-
-    /// What memory.min is to be: floors, and what weight makes hard. What others had set stays below that.
-    fn hard(
-        &self,
-        floors: &[Floor<'_>],
-        (lightest, by_weight): (Weight, BTreeMap<CgroupId, Bytes>),
-    ) -> Vec<Wanted<'a>> {
-        let groups = self.snapshot.workloads.iter().map(|w| &w.group);
-        let wanted = |group: &'a Group| {
-            let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
-            let hardened = by_weight.get(&group.id).copied().unwrap_or_default();
-            let said = match hardened > Bytes::ZERO {
-                true => self.users_min(group).max(floor.unwrap_or_default()),
-                false => floor?,
-            };
-            let is_said = said >= hardened;
-            let why = match is_said {
-                true => format!("floor of {said}"),
-                false => format!(
-                    "it weighs more than {lightest}: so much of its share is hard, because global reclaim heeds no soft \
-                     protection here"
-                ),
-            };
-            Some(Wanted { group, amount: said.max(hardened), is_said, why })
-        };
-        groups.filter_map(wanted).collect()
-    }
-
-    /// memory.min that others had set.
-    fn users_min(&self, group: &Group) -> Bytes {
-        self.state.prior(group, Knob::MemoryMin, group.memory.min)
-    }
-
-    /// What is hard already: floors, and what others had set for whom has none, as far as it is used.
-    fn given(&self, floors: &[Floor<'_>]) -> Bytes {
-        let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
-        let others = workloads.filter(|g| floors.iter().all(|f| f.group.id != g.id));
-        let users = others.chain(&self.snapshot.bystanders);
-        let users = users.map(|g| self.users_min(g).min(g.memory.current));
-        floors.iter().map(|f| f.amount).chain(users).sum()
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and

@@ -27,6 +27,7 @@ use ctlmgr_model::{
     Snapshot, Step,
 };
 
+use crate::crowding::crowd;
 use crate::oomd;
 use crate::scene::{Keeping, Scene};
 
@@ -37,7 +38,7 @@ const NOISE: Bytes = Bytes::mib(4);
 fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let excess = match scene.account.is_contended() {
         true => keeping.excess().min(scene.takeable(keeping.party.group)),
-        false => scene.crowd(keeping),
+        false => crowd(keeping.party),
     };
     // Without memory.reclaim whoever is taken from is limited meanwhile.
     let path = &keeping.party.group.path;
@@ -72,7 +73,7 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
 }
 
 /// `whole · of / total`, rounded down.
-fn part(whole: Bytes, of: Bytes, total: Bytes) -> Bytes {
+pub(crate) fn part(whole: Bytes, of: Bytes, total: Bytes) -> Bytes {
     let product = u128::from(whole.0) * u128::from(of.0) / u128::from(total.0.max(1));
     Bytes(u64::try_from(product).unwrap_or(u64::MAX))
 }

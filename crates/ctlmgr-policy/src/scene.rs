@@ -19,6 +19,7 @@ use ctlmgr_model::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::crowding::crowd;
 use crate::demand::{Estimate, per_sec};
 use crate::oomd;
 use crate::state::State;
@@ -248,24 +249,18 @@ impl<'a, 's> Scene<'a, 's> {
         !self.account.is_contended() && self.state.tension.is_swept(self.snapshot.at)
     }
 
-    /// Page cache that it holds beyond what it needs and was promised.
-    pub(crate) fn crowd(&self, keeping: &Keeping<'_, '_>) -> Bytes {
-        let due = keeping.share.max(keeping.party.entitlement.promise.unwrap_or_default());
-        let memory = &keeping.party.group.memory;
-        (memory.current - due).min(memory.page_cache())
-    }
-
     /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have, and more to come.
     pub(crate) fn crowds(&self, keeping: &Keeping<'_, '_>) -> bool {
         let is_held = self.state.ours(keeping.party.group, Knob::MemoryHigh).is_some();
         if !self.is_swept() || !(is_held || is_at_work(&keeping.party.estimate)) {
             return false;
         }
-        let crowds = || self.all.iter().map(|k| self.crowd(k)).filter(|crowd| *crowd > Bytes::ZERO);
+        let crowds =
+            || self.all.iter().map(|k| crowd(k.party)).filter(|crowd| *crowd > Bytes::ZERO);
         let count = u64::try_from(crowds().count()).unwrap_or(u64::MAX).max(1);
         let mean = Bytes(crowds().sum::<Bytes>().0 / count);
         let least = Bytes(self.snapshot.host.mem_total.0 / SMALL);
-        self.crowd(keeping) >= mean.max(least)
+        crowd(keeping.party) >= mean.max(least)
     }
 
     /// Whether memory was contended of late.

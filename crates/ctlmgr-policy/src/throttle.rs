@@ -34,6 +34,7 @@
 
 use ctlmgr_model::{Bytes, Group, Knob, Percent};
 
+use crate::crowding::crowd;
 use crate::oomd;
 use crate::scene::{Keeping, SMALL, Scene};
 
@@ -176,7 +177,7 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
     let why = match is_over {
         true if crowds => format!(
             "{} of its page cache are beyond what it needs and was promised, and the kernel takes from everybody for it",
-            scene.crowd(keeping)
+            crowd(keeping.party)
         ),
         true => format!("memory is short, and it holds more than its share of {}", keeping.share),
         false => format!("{free} are free: not all of it for one before the next look"),

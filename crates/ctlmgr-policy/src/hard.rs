@@ -1,0 +1,114 @@
+//! memory.min: floors as far as the host can cover them ([`crate::floors`]), and what weight makes hard ([`crate::harden`]).
+//!
+//! # Properties
+//! What others had set is never lowered where weight makes more hard, and counts with what is hard already.
+
+use ctlmgr_model::{Bytes, Group, Knob, Snapshot, Verdict};
+
+use crate::floors::{Floor, grant};
+use crate::harden::harden;
+use crate::scene::Scene;
+use crate::state::State;
+use crate::verdict::Party;
+
+/// Protection wanted for one managed workload.
+pub(crate) struct Wanted<'a> {
+    pub group: &'a Group,
+    pub amount: Bytes,
+    /// Whether it was said so, and does not follow what changes all the time.
+    pub is_said: bool,
+    pub why: String,
+}
+
+/// What memory.min is to be.
+pub(crate) fn hard<'a>(
+    scene: &Scene<'a, '_>,
+    workloads: &[(&Party<'a>, &Verdict)],
+) -> Vec<Wanted<'a>> {
+    let Scene { state, snapshot, account, .. } = *scene;
+    let floor = |p: &Party<'_>, v: &Verdict| match p.is_untold() {
+        true => v.floor.max(p.group.memory.min),
+        false => v.floor,
+    };
+    let floors = workloads.iter().map(|(p, v)| Floor {
+        group: p.group,
+        name: &p.name,
+        weight: p.entitlement.weight,
+        amount: floor(p, v),
+    });
+    let (floors, _) = grant(state, account, floors.collect());
+    let (lightest, by_weight) = harden(scene, given(state, snapshot, &floors));
+    let wanted = |group: &'a Group| {
+        let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
+        let hardened = by_weight.get(&group.id).copied().unwrap_or_default();
+        let said = match hardened > Bytes::ZERO {
+            true => users(state, group).max(floor.unwrap_or_default()),
+            false => floor?,
+        };
+        let is_said = said >= hardened;
+        let why = match is_said {
+            true => format!("floor of {said}"),
+            false => format!(
+                "it weighs more than {lightest}: so much of its share is hard, because global reclaim heeds no soft \
+                 protection here"
+            ),
+        };
+        Some(Wanted { group, amount: said.max(hardened), is_said, why })
+    };
+    workloads.iter().filter_map(|(p, _)| wanted(p.group)).collect()
+}
+
+/// memory.min that others had set.
+fn users(state: &State, group: &Group) -> Bytes {
+    state.prior(group, Knob::MemoryMin, group.memory.min)
+}
+
+/// What is hard already: floors, and what others had set for whom has none, as far as it is used.
+fn given(state: &State, snapshot: &Snapshot, floors: &[Floor<'_>]) -> Bytes {
+    let workloads = snapshot.workloads.iter().map(|w| &w.group);
+    let others = workloads.filter(|g| floors.iter().all(|f| f.group.id != g.id));
+    let said = others.chain(&snapshot.bystanders).map(|g| users(state, g).min(g.memory.current));
+    floors.iter().map(|f| f.amount).chain(said).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{container, host, settings};
+    use crate::{check, decide};
+    use ctlmgr_model::{Action, Source};
+
+    /// memory.min that a heavy workload of 400 MiB gets beside a light one, where somebody had set so much for either.
+    fn set(own: u64, others: u64) -> Option<u64> {
+        let mib = Bytes::mib;
+        let mut light = container("light", 11, mib(800), Some(mib(800)));
+        light.group.memory.min = mib(others);
+        let mut heavy = container("heavy", 12, mib(400), Some(mib(400)));
+        heavy.group.memory.min = mib(own);
+        if let Source::Container(facts) = &mut heavy.source {
+            facts.labels.insert("ctlmgr.weight".into(), "400".into());
+        }
+        let mut snapshot = host(mib(1400), vec![light, heavy], Vec::new());
+        snapshot.ancestors[0].memory.min = mib(own + others);
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
+        assert_eq!(check(&settings(), &plan, &snapshot), []);
+        let of = |id| {
+            let is_it = |s: &&ctlmgr_model::Step| s.id.0 == id;
+            plan.steps.iter().filter(is_it).find_map(|s| match s.action {
+                Action::Set { knob: Knob::MemoryMin, to, .. } => Some(to.0 >> 20),
+                _ => None,
+            })
+        };
+        assert_eq!(of(11), None, "nobody else's is touched");
+        of(12)
+    }
+
+    #[test]
+    fn what_others_had_set_is_not_lowered_and_counts_as_hard() {
+        assert_eq!(set(0, 0), Some(296));
+        assert_eq!(set(350, 0), None, "more than weight makes hard");
+        assert_eq!(set(100, 0), Some(296));
+        // 60 % of what there is to share are some 750 MiB.
+        assert!(set(0, 600).is_some_and(|hard| hard < 160), "{:?}", set(0, 600));
+    }
+}
