@@ -206,10 +206,12 @@ impl Keeping<'_, '_> {
         self.party.kind == VerdictKind::Workload && (memory.current < most || is_hidden)
     }
 
-    /// Whether it is a workload that others must not harm: it keeps all that it needs, or lacks some of its share.
-    pub(crate) fn is_ward(&self) -> bool {
-        let is_workload = self.party.kind == VerdictKind::Workload;
-        is_workload && (!self.gives_way() || self.is_missing_some())
+    /// Whether it is a workload that others must not harm: it keeps all that it needs, or lacks some of its share. One that
+    /// needs less than `least` has next to nothing to lose.
+    pub(crate) fn is_ward(&self, least: Bytes) -> bool {
+        let is_meant =
+            self.party.kind == VerdictKind::Workload && self.party.estimate.demand >= least;
+        is_meant && (!self.gives_way() || self.is_missing_some())
     }
 
     /// Which cgroup it is about.
