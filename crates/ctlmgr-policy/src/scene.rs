@@ -88,9 +88,10 @@ impl Tension {
         let host = &now.snapshot.host;
         let since = self.stolen.zip(host.stolen);
         let rate = since.map_or(0, |((at, was), is)| per_sec(was, is, now.snapshot.at.since(at)));
-        let goes_on = self.is_swept(now.snapshot.at) && now.is_filling;
+        let goes_on = self.is_swept(now.snapshot.at) && now.is_filling && is_short(account, host);
+        // How much is free just then says nothing: background reclaim takes more than is missing.
         let begins = rate >= SWEPT && now.is_robbed;
-        !account.is_contended() && is_short(account, host) && (begins || goes_on)
+        !account.is_contended() && (begins || goes_on)
     }
 
     /// With one more look at the host.
