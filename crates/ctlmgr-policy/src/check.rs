@@ -41,7 +41,7 @@ pub enum Violation {
     /// Frozen or stopped although nobody allowed that for its class, or in a calm host; or a knob of
     /// the host that nobody asked for.
     Unallowed(Step),
-    /// memory.high below a share, below present use, or above what was there before.
+    /// memory.high below a share, below present use less what is reclaimed before, or above what was there before.
     Overthrottled(Step),
 }
 
@@ -104,7 +104,7 @@ fn check_leave(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Vio
 fn check_throttle(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violation> {
     let is_sound = |step: &Step| match step.action {
         Action::Set { knob: Knob::MemoryHigh, to, prior, .. } => {
-            let use_now = groups.get(&step.id).map(|g| g.memory.current);
+            let use_now = groups.get(&step.id).map(|g| g.memory.current - taken_before(plan, step));
             let share = plan.verdicts.iter().find(|v| v.path == step.path).map(|v| v.share);
             to <= prior && use_now.is_some_and(|n| to >= n) && share.is_some_and(|s| to >= s)
         }
@@ -112,6 +112,12 @@ fn check_throttle(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Viola
     };
     let unsound = plan.steps.iter().filter(|s| !is_sound(s));
     unsound.map(|s| Violation::Overthrottled(s.clone())).collect()
+}
+
+/// Page cache that is taken from the same cgroup before the step.
+fn taken_before(plan: &Plan, step: &Step) -> Bytes {
+    let before = plan.steps.iter().take_while(|s| *s != step).filter(|s| s.id == step.id);
+    before.filter_map(|s| s.action.amount_to_reclaim()).sum()
 }
 
 fn check_steps(plan: &Plan, groups: &BTreeMap<CgroupId, &Group>) -> Vec<Violation> {

@@ -10,7 +10,7 @@ use crate::memory::read;
 use crate::probe::{Probe, probe};
 use crate::reclaim::reclaim;
 use crate::scene::{Keeping, Scene};
-use crate::throttle::{Throttled, throttle};
+use crate::throttle::{Throttled, throttle, tighten};
 
 /// What the upper rungs want.
 pub(crate) struct Ladder<'a> {
@@ -47,6 +47,9 @@ impl<'a> Ladder<'a> {
 
     fn take(&mut self, scene: &Scene<'a, '_>, verdicts: &[&Verdict]) {
         self.taking = reclaim(scene);
+        if scene.is_swept() {
+            tighten(&mut self.throttled, scene, &self.taking);
+        }
         if scene.account.is_contended() {
             self.probe(scene, verdicts);
         }

@@ -38,6 +38,7 @@ use crate::hard::{Wanted, hard};
 use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
+use crate::reclaim::NOISE;
 use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
@@ -181,7 +182,12 @@ impl<'a> Context<'a> {
         // However small, a raise matters to who is about to run into its limit.
         let is_raise = throttled.high > observed && room > Bytes::ZERO && left.0 <= room.0 / 2;
         let difference = observed.abs_diff(throttled.high);
-        let is_small = difference < self.dead_band(throttled.high) && !is_raise;
+        // Who crowds out others is pushed back little by little.
+        let band = match throttled.is_crowding && throttled.high < observed {
+            true => self.settings.memory.hysteresis_bytes.min(NOISE),
+            false => self.dead_band(throttled.high),
+        };
+        let is_small = difference < band && !is_raise;
         (!is_small)
             .then(|| self.step(Knob::MemoryHigh, throttled.group, throttled.high, &throttled.why))?
     }

@@ -1,4 +1,4 @@
-//! The order of steps: first let go and limit, then narrow, bottom-up; then widen, top-down; then reclaim.
+//! The order of steps: first let go, take page cache that crowds out others, and limit, then narrow, bottom-up; then widen, top-down; then reclaim.
 //!
 //! So a child's protection never exceeds its ancestors' in between, the sum of protection never
 //! exceeds the larger of before and after, and reclaim runs with the new protection in place.
@@ -18,7 +18,9 @@ pub(crate) fn key(step: &Step) -> (u8, i64) {
         // Who is let go is let go first; and the manager writes memory.high along with every other
         // value of a unit, so it must not lie below use by then.
         Action::Release { knob: Knob::CgroupFreeze | Knob::MemoryHigh, .. } => (0, i64::MIN),
-        Action::Set { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 1),
+        // The limit that follows counts on it.
+        Action::Reclaim { only_cache: true, .. } => (0, i64::MIN + 1),
+        Action::Set { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 2),
         Action::Release { .. } | Action::Unpin { .. } => (0, -depth),
         Action::Set { from, to, .. } if to < from => (0, -depth),
         Action::Set { .. } | Action::Pin { .. } => (1, depth),

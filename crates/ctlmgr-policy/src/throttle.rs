@@ -20,7 +20,8 @@
 //! room is left, or more than half as much again. Who gives way by weight and is a step above its
 //! share while memory is short in fact, and some other workload (of at least 1/64 of the machine) keeps all it needs or lacks some of its share, has a step of room, and its limit goes down with it but not up;
 //! if it stands still, up to its ceiling. The same holds for whose page cache crowds out that of others while the host is
-//! swept ([`crate::scene`]): it goes round within what it has.
+//! swept ([`crate::scene`]): it goes round within what it has, and where page cache is taken from it ([`crate::reclaim`]) the limit
+//! goes down by half of that ([`tighten`]), because it would be full again before the next look.
 //!
 //! Brake: enter when tense, above the ceiling, and somebody suffers; stay, unless it holds clearly
 //! less than its share, until the host has been calm for a while. The value is the lower of the
@@ -28,11 +29,11 @@
 //! (PSI `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
 //!
 //! # Properties
-//! Never below the share, a unit's never below that by weight, nor below present use, a ramp never below the promise; never above what was
+//! Never below the share, a unit's never below that by weight, nor below present use less what is reclaimed before, a ramp never below the promise; never above what was
 //! there before; no new brake without PSI or with nobody suffering; nothing on who is spared; after a
 //! rest nothing is left; nothing where systemd-oomd could kill soon ([`crate::oomd`]).
 
-use ctlmgr_model::{Bytes, Group, Knob, Percent};
+use ctlmgr_model::{Bytes, Group, Knob, Percent, Step};
 
 use crate::crowding::crowd;
 use crate::oomd;
@@ -51,6 +52,8 @@ pub(crate) struct Throttled<'a> {
     pub high: Bytes,
     /// Held where it is, not only kept from jumping.
     pub is_braked: bool,
+    /// Its page cache crowds out that of others.
+    pub is_crowding: bool,
     pub why: String,
 }
 
@@ -67,10 +70,28 @@ pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
                 Freedom::ToKeep => keep(scene, keeping),
                 Freedom::None => None,
             })?;
-        Some(Throttled { group: keeping.party.group, high: high.page_ceil(), is_braked, why })
+        let (group, is_crowding) = (keeping.party.group, scene.crowds(keeping));
+        Some(Throttled { group, high: high.page_ceil(), is_braked, is_crowding, why })
     };
     let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party));
     may_be.map(Keeping::for_limits).filter_map(|k| throttled(&k)).collect()
+}
+
+/// Lets the limits of those who crowd out others go down with what is reclaimed from them right before. Half of it: the
+/// rest may be full again by then, and a limit below use would be reclaim in the writer.
+pub(crate) fn tighten(throttled: &mut [Throttled<'_>], scene: &Scene<'_, '_>, taking: &[Step]) {
+    for one in throttled.iter_mut().filter(|t| t.is_crowding && !stands_still(scene, t.group)) {
+        let is_it = |s: &&Step| s.id == one.group.id;
+        let taken = taking.iter().filter(is_it).filter_map(|s| s.action.amount_to_reclaim());
+        let Some(least) = scene.all.iter().find(|k| k.id() == one.group.id) else { continue };
+        let promise = least.party.entitlement.promise.unwrap_or_default();
+        let least = least.for_limits().share.max(promise);
+        let half = Bytes(taken.sum::<Bytes>().0 / 2);
+        let lower = (one.group.memory.current - half).max(least).page_ceil();
+        if half > Bytes::ZERO {
+            one.high = one.high.min(lower);
+        }
+    }
 }
 
 /// What systemd-oomd leaves us to do with a memory.high ([`crate::oomd`]).
@@ -172,6 +193,10 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
                 .max(group.memory.current)
         }
         Some(present) if is_fit(&present) => present,
+        // That background reclaim took more than was missing leaves no room for more of it.
+        Some(present) if crowds && !stands_still(scene, group) => {
+            present.max(entitled).max(group.memory.current)
+        }
         _ => fresh,
     };
     let why = match is_over {

@@ -72,7 +72,9 @@ impl Work {
                 Action::Set { .. }
                 | Action::Release { .. }
                 | Action::Pin { .. }
-                | Action::Unpin { .. } => work.writes.push(step),
+                | Action::Unpin { .. }
+                // The limit that is written after it counts on it.
+                | Action::Reclaim { only_cache: true, .. } => work.writes.push(step),
                 Action::Reclaim { .. } => work.reclaims.push(step),
                 Action::Stop { .. } => work.stops.push(step),
             }
