@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode, header};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -105,6 +105,31 @@ impl Client {
         tokio::time::timeout(patience, ask).await.map_err(late)?
     }
 
+    /// Follows a resource that tells of its changes (server-sent events), until the daemon ends or `take` fails.
+    ///
+    /// # Errors
+    /// See [`ClientError`], and those of `take`.
+    pub async fn follow<T: DeserializeOwned, E: From<ClientError>>(
+        &self,
+        path: &str,
+        mut take: impl FnMut(T) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut response, _driver) =
+            self.open(Method::GET, path, "text/event-stream", Vec::new()).await?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(refused(status, &whole(response).await?).into());
+        }
+        let mut events = Events::default();
+        while let Some(frame) = response.body_mut().frame().await {
+            let frame = frame.map_err(ClientError::Http)?;
+            for event in events.take(frame.data_ref().unwrap_or(&Bytes::new()))? {
+                take(serde_json::from_slice(&event).map_err(ClientError::Json)?)?;
+            }
+        }
+        Ok(())
+    }
+
     async fn exchange<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -118,10 +143,7 @@ impl Client {
         if status.is_success() {
             return Ok(serde_json::from_slice(&bytes)?);
         }
-        match serde_json::from_slice::<Refusal>(&bytes) {
-            Ok(refusal) => Err(ClientError::Refused(refusal.error)),
-            Err(_) => Err(ClientError::Exchange(format!("HTTP status {status}"))),
-        }
+        Err(refused(status, &bytes))
     }
 
     async fn try_exchange(
@@ -130,24 +152,112 @@ impl Client {
         path: &str,
         body: Vec<u8>,
     ) -> Result<(StatusCode, Bytes), ClientError> {
+        let (response, _driver) = self.open(method, path, "application/json", body).await?;
+        Ok((response.status(), whole(response).await?))
+    }
+
+    /// Asks, and hands over the answer as it comes; the connection lives as long as its driver.
+    async fn open(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &'static str,
+        body: Vec<u8>,
+    ) -> Result<(Response<Incoming>, Driver), ClientError> {
         let stream = UnixStream::connect(&self.socket)
             .await
             .map_err(|source| ClientError::Connect { socket: self.socket.clone(), source })?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(connection);
+        let driver = Driver(tokio::spawn(async {
+            // Whoever reads hears of it.
+            let _ = connection.await;
+        }));
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "ctlmgr")
             .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, accept)
             .body(Full::new(Bytes::from(body)))
             .map_err(|e| ClientError::Exchange(e.to_string()))?;
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-        driver.abort();
-        let bytes = body.map_err(|e| ClientError::Exchange(e.to_string()))?.to_bytes();
-        Ok((status, bytes))
+        Ok((sender.send_request(request).await?, driver))
+    }
+}
+
+/// All that comes.
+async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
+    let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
+    Ok(body.map_err(|e| ClientError::Exchange(e.to_string()))?.to_bytes())
+}
+
+/// What the daemon says instead of an answer.
+fn refused(status: StatusCode, body: &[u8]) -> ClientError {
+    match serde_json::from_slice::<Refusal>(body) {
+        Ok(refusal) => ClientError::Refused(refusal.error),
+        Err(_) => ClientError::Exchange(format!("HTTP status {status}")),
+    }
+}
+
+/// What moves a connection; without it that ends.
+struct Driver(tokio::task::JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Server-sent events (WHATWG HTML, 9.2) as ctlmgrd sends them: data of one line each, and comments.
+#[derive(Default)]
+struct Events {
+    /// A line that has not ended yet.
+    rest: Vec<u8>,
+}
+
+impl Events {
+    /// The data of those that end in this piece.
+    fn take(&mut self, piece: &[u8]) -> Result<Vec<Vec<u8>>, ClientError> {
+        self.rest.extend_from_slice(piece);
+        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else {
+            return match self.rest.len() > MAX_ANSWER {
+                true => Err(ClientError::Exchange("an event without an end".to_owned())),
+                false => Ok(Vec::new()),
+            };
+        };
+        let rest = self.rest.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.rest, rest);
+        let lines = whole.split(|byte| *byte == b'\n');
+        Ok(lines.filter_map(|line| line.strip_prefix(b"data: ")).map(<[u8]>::to_vec).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn events_are_the_same_however_they_are_cut(
+            texts in proptest::collection::vec("[^\n]{0,20}", 0..5),
+            cuts in proptest::collection::vec(0usize..200, 0..6),
+        ) {
+            let whole: String =
+                texts.iter().map(|text| format!(": alive\n\ndata: {text}\n\n")).collect();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(whole.len())).collect();
+            cuts.extend([0, whole.len()]);
+            cuts.sort_unstable();
+            let mut events = Events::default();
+            let pieces = cuts.windows(2).map(|cut| &whole.as_bytes()[cut[0]..cut[1]]);
+            let heard: Vec<Vec<u8>> = pieces.flat_map(|piece| events.take(piece).unwrap()).collect();
+            let sent: Vec<Vec<u8>> = texts.iter().map(|text| text.clone().into_bytes()).collect();
+            prop_assert_eq!(heard, sent);
+        }
+
+        #[test]
+        fn any_bytes_are_events_or_not(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Events::default().take(&bytes);
+        }
     }
 }

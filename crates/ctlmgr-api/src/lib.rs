@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 pub use client::{Client, ClientError};
 pub use place::{Graph, GraphEdge, GraphNode, PlaceStatus};
 pub use starts::{
-    Forget, KeyedProfile, KnownContainer, Queue, QueueChange, StartAnswer, StartCounters,
-    StartDecision, StartRequest, Starting, Waiting,
+    FailedStart, Forget, KeyedProfile, KnownContainer, Queue, QueueChange, StartAnswer,
+    StartCounters, StartDecision, StartRequest, Starting, Waiting,
 };
 
 /// Default place of the socket.

@@ -69,6 +69,15 @@ pub struct StartAnswer {
     pub reason: String,
 }
 
+/// Body of `DELETE /v1/starts`: what was let go has come to nothing, and keeps nobody waiting any more. The answer says
+/// whether it was under way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedStart {
+    /// As it was asked for.
+    pub container: String,
+}
+
 /// Answer of `GET /v1/queue`, and each of its events (`Accept: text/event-stream`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {

@@ -7,14 +7,16 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ctlmgr_api::{Client, StartDecision, StartRequest};
+use ctlmgr_api::{Client, FailedStart, StartDecision, StartRequest};
+use hyper::Method;
 
 /// The daemon answers at least this often …
 const SLICE: Duration = Duration::from_millis(800);
 /// … or so much later, busy as it may be.
 const GRACE: Duration = Duration::from_millis(700);
+const PATIENCE: Duration = Duration::from_millis(1500);
 /// Whatever becomes of the daemon `docker start` works within two seconds, and needs some of that for itself.
-const _: () = assert!(SLICE.as_millis() + GRACE.as_millis() <= 1500);
+const _: () = assert!(SLICE.as_millis() + GRACE.as_millis() == PATIENCE.as_millis());
 /// Whoever asks one that did not answer the other one just now waits no longer for its first word. Nobody
 /// goes by his own: on a busy host one late answer must not let all that follow go unasked.
 const SUSPICION: Duration = Duration::from_millis(200);
@@ -45,6 +47,8 @@ pub struct Daemon {
     pub socket: PathBuf,
     /// A file for each who was not answered begins so; its time of modification says when.
     pub silence: PathBuf,
+    /// An answer later than this is none.
+    pub patience: Duration,
 }
 
 impl Daemon {
@@ -52,9 +56,13 @@ impl Daemon {
     pub fn at(socket: Option<PathBuf>) -> Daemon {
         match socket {
             Some(socket) if socket != Path::new(ctlmgr_api::SOCKET) => {
-                Daemon { silence: socket.with_extension("silent"), socket }
+                Daemon { silence: socket.with_extension("silent"), socket, patience: PATIENCE }
             }
-            _ => Daemon { socket: ctlmgr_api::SOCKET.into(), silence: SILENCE.into() },
+            _ => Daemon {
+                socket: ctlmgr_api::SOCKET.into(),
+                silence: SILENCE.into(),
+                patience: PATIENCE,
+            },
         }
     }
 
@@ -112,7 +120,7 @@ pub async fn leave(daemon: &Daemon, start: Start<'_>, mut on_hold: impl FnMut(u6
     let began = now.checked_sub(start.waited).unwrap_or(now);
     let (slice, mut limit) = match daemon.was_silent_just_now(start.source) {
         true => (Duration::ZERO, SUSPICION),
-        false => (SLICE, SLICE + GRACE),
+        false => (SLICE, daemon.patience),
     };
     let mut request = StartRequest {
         container: start.container.to_owned(),
@@ -144,10 +152,18 @@ pub async fn leave(daemon: &Daemon, start: Start<'_>, mut on_hold: impl FnMut(u6
             return Leave::Unasked(format!("it was held for {} s", patience.as_secs()));
         }
         request.ticket = Some(answer.ticket);
-        (request.wait_ms, limit) = (Some(millis(SLICE)), SLICE + GRACE);
+        (request.wait_ms, limit) = (Some(millis(SLICE)), daemon.patience);
         // Another daemon would not know how long it has waited.
         request.waited_ms = millis(began.elapsed());
     }
+}
+
+/// Tells that a start has come to nothing, as far as anybody listens.
+pub async fn give_up(daemon: &Daemon, container: String) {
+    let client = Client::new(&daemon.socket);
+    let failed = FailedStart { container };
+    let told = client.send::<_, bool>(Method::DELETE, "/v1/starts", &failed);
+    let _ = tokio::time::timeout(SLICE, told).await;
 }
 
 /// How long one may be held whose longest wait is this, if the daemon knows.

@@ -26,6 +26,9 @@ use crate::ask::{self, Daemon, Leave, Start};
 use crate::held::{Held, Kept, Store, since_boot_ms};
 use crate::uri::{Started, started};
 
+/// Status of a start that succeeded (Docker Engine API, `ContainerStart`, `ContainerRestart`).
+const STARTED: u16 = 204;
+
 /// Name under which dockerd knows the plugin.
 pub const NAME: &str = "ctlmgr";
 
@@ -36,6 +39,9 @@ struct Question {
     method: String,
     #[serde(rename = "RequestUri", default)]
     uri: String,
+    /// Afterwards only.
+    #[serde(rename = "ResponseStatusCode", default)]
+    status: Option<u16>,
 }
 
 /// What dockerd is told.
@@ -253,8 +259,13 @@ async fn probed(State(plugin): State<Arc<Plugin>>) -> Json<Option<String>> {
 /// The body is read to its end, or dockerd would fail to write it.
 async fn response(State(plugin): State<Arc<Plugin>>, body: Bytes) -> Json<Answer> {
     let question: Question = serde_json::from_slice(&body).unwrap_or_default();
-    if started(&question.method, &question.uri).is_some() {
+    if let Some(Started { container, .. }) = started(&question.method, &question.uri) {
         plugin.close();
+        // Of a handler that failed dockerd asks before it has written the error: there is no status yet.
+        if question.status != Some(STARTED) {
+            // dockerd must not wait for it, and without it the place is free a little later.
+            tokio::spawn(async move { ask::give_up(&plugin.daemon, container).await });
+        }
     }
     Json(Answer::yes())
 }

@@ -331,6 +331,39 @@ async fn a_start_that_another_process_held_is_answered() {
     assert_eq!(body, json!({"Allow": false, "Msg": "so"}));
 }
 
+/// dockerd asks before it has written the error: of one that failed it gives no status.
+#[tokio::test]
+async fn that_dockerd_failed_to_start_one_is_passed_on() {
+    let world = World::new(Duration::from_secs(5));
+    let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let hear = move |Json(failed): Json<Value>| async move {
+        told.send(failed).unwrap();
+        Json(true)
+    };
+    let app = Router::new().route("/v1/starts", axum::routing::delete(hear));
+    let listener = UnixListener::bind(world.daemon()).unwrap();
+    tokio::spawn(async { axum::serve(listener, app).await });
+    for (verb, name, status) in [
+        ("start", "fine", 204),
+        ("stop", "other", 200),
+        ("start", "broken", 0),
+        ("restart", "bad", 500),
+    ] {
+        let uri = format!("/v1.47/containers/{name}/{verb}");
+        let mut body = json!({"RequestMethod": "POST", "RequestUri": uri});
+        if status > 0 {
+            body["ResponseStatusCode"] = json!(status);
+        }
+        post_to(&world.plugin(), "/AuthZPlugin.AuthZRes", &body).await;
+    }
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        names.push(heard.recv().await.unwrap()["container"].as_str().unwrap().to_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["bad", "broken"]);
+}
+
 #[tokio::test]
 async fn draining_lets_go_and_tells_how_many_starts_are_open() {
     let world = World::new(Duration::from_secs(3600));

@@ -832,6 +832,87 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever is read in sequence, however fast and however often: no more is asked for than is due by time or promise.
+        #[test]
+        fn a_scan_of_any_size_asks_for_no_more_than_it_is_due(
+            own in 4u64..400,
+            held in 100u64..8000,
+            pages in 1000u64..200_000,
+            request_kib in 56u64..1024,
+            promise in proptest::option::of(10u64..2000),
+            seconds in 5u64..90,
+        ) {
+            let promise = promise.map(Bytes::mib);
+            let mut last = None;
+            for second in 0..seconds {
+                let memory = MemorySample {
+                    current: Bytes::mib(own + held),
+                    inactive_file: Bytes::mib(held),
+                    activate_file: second * pages,
+                    refault_file: second * pages,
+                    ..sample(Bytes::mib(own))
+                };
+                let read = Bytes(second * pages * Bytes::PAGE.0);
+                let reads = read.0 / (request_kib << 10);
+                let io = ctlmgr_model::Io { read, reads, ..ctlmgr_model::Io::default() };
+                let seen = Activity { io, ..Activity::default() };
+                let (at, prices) = (Millis(second * 1000), Prices::default());
+                let look = Look { at, memory: &memory, seen, prices, is_new: true, promise };
+                last = Some(super::estimate(&settings(), last, &look));
+            }
+            let (last, own) = (last.unwrap(), Bytes::mib(own));
+            let due = last.basis.max(promise.unwrap_or_default()).max(own);
+            // Of few requests nobody can tell how it reads.
+            if pages * 4 / request_kib >= 16 {
+                prop_assert!(last.demand <= due, "{} of {due}", last.demand);
+            }
+        }
+
+        /// What is shared is charged once, whoever of them was the first to touch it.
+        #[test]
+        fn a_fork_server_needs_what_it_is_charged_however_many_fork(
+            shared in 10u64..500, own in 1u64..50, children in proptest::collection::vec(0u64..60, 1..30)
+        ) {
+            let memory = |n: u64| sample(Bytes::mib(shared + n * own));
+            let most = children.iter().max().copied().unwrap_or(0);
+            let now = children.last().copied().unwrap_or(0);
+            let demand = follow(children.iter().map(|n| memory(*n))).demand;
+            prop_assert!(demand <= Bytes::mib(shared + most * own));
+            prop_assert!(demand >= Bytes::mib(shared + now * own));
+        }
+
+        /// A burst of any height counts while it is there, and half of what it was above the rest fades in each half-life.
+        #[test]
+        #[expect(clippy::cast_precision_loss, reason = "sizes of a test")]
+        fn a_burst_of_any_height_counts_at_once_and_fades(
+            rest in 10u64..500, height in 1u64..5000, lasts in 1usize..20, later in 0usize..300
+        ) {
+            let (calm, high) = (sample(Bytes::mib(rest)), sample(Bytes::mib(rest + height)));
+            let seconds = (0..10).map(|_| calm.clone()).chain((0..lasts).map(|_| high.clone()));
+            prop_assert_eq!(follow(seconds.clone()).demand, Bytes::mib(rest + height));
+            let after = follow(seconds.chain((0..later).map(|_| calm.clone()))).demand;
+            let half_life = settings().demand_half_life.0 as f64 / 1000.0;
+            let left = height as f64 * 0.5_f64.powf(later as f64 / half_life);
+            prop_assert!((after.0 as f64 / 1048576.0 - rest as f64 - left).abs() < 2.0 + left / 20.0);
+        }
+
+        /// A leak of any speed is asked for as it is there, and earns less basis than it asks for; so does one that fills what
+        /// it never uses, all at once or little by little.
+        #[test]
+        fn who_only_grows_earns_less_than_it_asks_for(
+            start in 1u64..200, per_second in 1u64..200, seconds in 60u64..400
+        ) {
+            let end = follow((0..seconds).map(|s| sample(Bytes::mib(start + s * per_second))));
+            prop_assert_eq!(end.demand, Bytes::mib(start + (seconds - 1) * per_second));
+            prop_assert!(end.basis < end.demand);
+            let at_once = follow((0..30).map(|s| sample(Bytes::mib(if s < 5 { start } else { start + seconds * per_second }))));
+            prop_assert!(at_once.basis.0 < at_once.demand.0 / 2 || at_once.demand < Bytes::mib(500), "{at_once:?}");
+        }
+    }
+
+    proptest! {
         #[test]
         fn bounds(old in 0u64..1 << 40, now in 0u64..1 << 40, swap in 0u64..1 << 40,
                   refaults in 0u64..1 << 30, ms in 0u64..1 << 32, max in proptest::option::of(1u64..1 << 40)) {

@@ -35,25 +35,21 @@ impl<'a> Ladder<'a> {
         let prior = |g| scene.state.prior(g, Knob::MemoryHigh, read(g, Knob::MemoryHigh));
         let hard = |g: &Group| g.memory.max.bytes().unwrap_or(Bytes(u64::MAX));
         let mut throttled = throttle(scene);
+        let taking = if may_take { reclaim(scene) } else { Vec::new() };
+        if scene.is_swept() {
+            tighten(&mut throttled, scene, &taking);
+        }
         // Never above what others had set; and a limit beyond the hard one says nothing.
         throttled.retain(|t| t.high < prior(t.group).min(hard(t.group)));
         let frozen = freeze(scene, may_take);
-        let mut ladder = Ladder { throttled, frozen, probes: Vec::new(), taking: Vec::new() };
+        let mut ladder = Ladder { throttled, frozen, probes: Vec::new(), taking };
+        if may_take && scene.account.is_contended() {
+            ladder.probe(scene, verdicts);
+        }
         if may_take {
-            ladder.take(scene, verdicts);
+            ladder.taking.extend(last_resort(scene));
         }
         ladder
-    }
-
-    fn take(&mut self, scene: &Scene<'a, '_>, verdicts: &[&Verdict]) {
-        self.taking = reclaim(scene);
-        if scene.is_swept() {
-            tighten(&mut self.throttled, scene, &self.taking);
-        }
-        if scene.account.is_contended() {
-            self.probe(scene, verdicts);
-        }
-        self.taking.extend(last_resort(scene));
     }
 
     /// One probe at a time, of whoever waits longest; those that rest only remember it.

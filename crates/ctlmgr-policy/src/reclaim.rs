@@ -303,7 +303,7 @@ mod tests {
     fn the_limit_of_a_scan_goes_down_with_what_is_taken_and_not_up_while_it_reads_on() {
         let (mut snapshot, mut plan, mut state) = scanned_so_far(SCAN, true);
         let mut limit = limit_of_scan(&snapshot, &plan).unwrap_or_default();
-        assert!(limit > Bytes::ZERO);
+        assert!(limit > snapshot.bystanders[0].memory.current, "the first one has to hold");
         // Some 70 MiB are to be free.
         for (free, may_fall) in [(10, true), (100, false), (10, true), (100, false)] {
             for step in &plan.steps {
@@ -349,8 +349,8 @@ mod tests {
             "{reclaimed:?}"
         );
         let limit = limit_of_scan(&snapshot, &plan).unwrap_or_default();
-        let (least, most) = (scan.memory.current - Bytes::mib(40), scan.memory.current);
-        assert!(limit > least && limit < most, "{limit} of {most}");
+        let least = scan.memory.current;
+        assert!(limit >= least && limit <= least + Bytes::mib(16), "{limit} of {least}");
     }
 
     #[test]

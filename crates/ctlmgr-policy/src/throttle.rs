@@ -78,9 +78,16 @@ pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
 }
 
 /// Lets the limits of those who crowd out others go down with what is reclaimed from them right before. Half of it: the
-/// rest may be full again by then, and a limit below use would be reclaim in the writer.
+/// rest may be full again by then, and a limit below use would be reclaim in the writer. Who has none yet gets one first,
+/// because one that use overtakes is not written.
 pub(crate) fn tighten(throttled: &mut [Throttled<'_>], scene: &Scene<'_, '_>, taking: &[Step]) {
-    for one in throttled.iter_mut().filter(|t| t.is_crowding && !stands_still(scene, t.group)) {
+    let may_be = |t: &&mut Throttled<'_>| {
+        let has_one = scene.state.ours(t.group, Knob::MemoryHigh).is_some();
+        let is_free =
+            !stands_still(scene, t.group) && !oomd::is_close(&scene.snapshot.oomd, &t.group.path);
+        t.is_crowding && has_one && is_free
+    };
+    for one in throttled.iter_mut().filter(may_be) {
         let is_it = |s: &&Step| s.id == one.group.id;
         let taken = taking.iter().filter(is_it).filter_map(|s| s.action.amount_to_reclaim());
         let Some(least) = scene.all.iter().find(|k| k.id() == one.group.id) else { continue };

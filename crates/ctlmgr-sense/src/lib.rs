@@ -3,6 +3,7 @@
 //! Nothing here writes a knob (arming a PSI trigger is a subscription, not a knob). What cannot be
 //! read is a gap in the snapshot; what vanished is simply not in it.
 
+mod appear;
 pub mod cgroup;
 pub mod docker;
 mod facts;
@@ -13,6 +14,7 @@ mod topology;
 mod tree;
 mod wake;
 
+pub use appear::watch_appearances;
 pub use docker::{Containers, Started, watch_containers};
 pub use facts::{HostFacts, facts};
 pub use machine::{parse_lru, parse_pressure, parse_watermark};

@@ -16,7 +16,7 @@ pub(crate) enum Kind {
 }
 
 /// Deepest nesting that is looked into; slices of systemd nest by name and stay far below.
-const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 /// All cgroups of interest, found by walking slices and plain directories.
 pub(crate) fn walk(cgroups: &Hierarchy, units: &[Pattern]) -> Result<Vec<(CgroupPath, Kind)>> {
@@ -64,7 +64,7 @@ pub(crate) fn is_user_manager(path: &CgroupPath) -> bool {
 }
 
 /// What `path` is; `None` for a directory to look into.
-fn classify(path: &CgroupPath, units: &[Pattern]) -> Option<Kind> {
+pub(crate) fn classify(path: &CgroupPath, units: &[Pattern]) -> Option<Kind> {
     let name = path.name();
     if let Some(id) = container_id(path) {
         return Some(Kind::Container(id.to_owned()));

@@ -110,7 +110,7 @@ async fn report(fd: AsyncFd<std::fs::File>, path: CgroupPath, sender: Sender<Wak
 
 /// Lets tokio poll an inotify instance.
 #[derive(Debug)]
-struct Pollable(Inotify);
+pub(crate) struct Pollable(pub(crate) Inotify);
 
 impl AsRawFd for Pollable {
     fn as_raw_fd(&self) -> RawFd {
@@ -120,7 +120,7 @@ impl AsRawFd for Pollable {
 
 /// Registers an owned descriptor with the event loop.
 #[expect(unsafe_code, reason = "the safe constructor is deprecated in favour of this one")]
-fn register<T: AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
+pub(crate) fn register<T: AsRawFd>(inner: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     // SAFETY: `File` and `Inotify` own their descriptor, and neither is handed out mutably, so it
     // stays open and the same for as long as the registration that owns them.
     Ok(unsafe { AsyncFd::register_with_interest(inner, interest) }?)

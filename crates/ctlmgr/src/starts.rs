@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use ctlmgr_api::{Client, Forget, KeyedProfile, Queue, QueueChange};
@@ -16,8 +16,6 @@ use crate::{Failure, print_json, show};
 
 /// Clears the screen and goes to its top left corner (ECMA-48 ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
-/// Between two looks at the queue.
-const EVERY: Duration = Duration::from_secs(1);
 
 /// `ctlmgr queue`.
 pub(crate) async fn queue(
@@ -40,11 +38,11 @@ pub(crate) async fn queue(
     present(json, &queue, table)
 }
 
+/// The daemon tells of every change; it has gone when it tells no more.
 async fn watch(client: &Client, json: bool) -> Result<u8, Failure> {
-    let mut last = Queue::default();
-    loop {
-        let queue: Queue = client.get("/v1/queue").await?;
-        let is_changed = names(&queue) != names(&last);
+    let mut last = None;
+    let show = |queue: Queue| {
+        let is_changed = last.as_ref().is_none_or(|last| names(&queue) != names(last));
         match (json, std::io::stdout().is_terminal()) {
             (false, true) => {
                 print!("{CLEAR}");
@@ -55,9 +53,11 @@ async fn watch(client: &Client, json: bool) -> Result<u8, Failure> {
             (false, false) if is_changed => table(&queue),
             _ => {}
         }
-        last = queue;
-        tokio::time::sleep(EVERY).await;
-    }
+        last = Some(queue);
+        Ok::<(), Failure>(())
+    };
+    client.follow("/v1/queue", show).await?;
+    Err(anyhow!("ctlmgrd has ended").into())
 }
 
 /// What makes one view differ from another, apart from time.

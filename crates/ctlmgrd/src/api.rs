@@ -30,7 +30,7 @@ pub(crate) async fn serve(listener: UnixListener, line: Line) -> std::io::Result
         .route("/v1/revert", post(revert))
         .route("/v1/mode", put(mode))
         .route("/v1/weight", put(weight))
-        .route("/v1/starts", post(starts::ask))
+        .route("/v1/starts", post(starts::ask).delete(starts::give_up))
         .route("/v1/queue", get(starts::queue).put(starts::change))
         .route("/v1/place", get(place))
         .route("/v1/place/graph", get(graph))

@@ -6,6 +6,7 @@
 
 mod beginning;
 mod deciding;
+mod ending;
 pub(crate) mod late;
 mod learned;
 mod questions;
@@ -23,11 +24,11 @@ use std::time::{Duration, Instant};
 
 use ::tracing::info;
 use ctlmgr_api::{
-    Forget, KeyedProfile, KnownContainer, Queue, QueueChange, StartAnswer, StartCounters,
-    StartDecision, StartRequest,
+    FailedStart, Forget, KeyedProfile, KnownContainer, Queue, QueueChange, StartAnswer,
+    StartCounters, StartDecision, StartRequest,
 };
 use ctlmgr_model::{DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings};
-use ctlmgr_policy::gate::{self, Admission, Ground, Ticket, Traits};
+use ctlmgr_policy::gate::{Admission, Ground, Ticket, Traits};
 use ctlmgr_sense::{Containers, Look, Sensor, Started};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
@@ -37,13 +38,15 @@ use late::Order;
 use learned::Learned;
 use running::Running;
 use sight::Sight;
-use starting::{End, Member};
+use starting::Member;
 use waiting::{Entry, Known, Terms, find, millis};
 
 /// A question to the gate, with the place for its answer.
 #[derive(Debug)]
 pub(crate) enum Question {
     Start(StartRequest, Reply<StartAnswer>),
+    /// A start has come to nothing.
+    GiveUp(FailedStart, Reply<bool>),
     Queue(Reply<Queue>),
     Change(QueueChange, Reply<Queue>),
     Profiles(Reply<Vec<KeyedProfile>>),
@@ -64,6 +67,8 @@ pub(crate) struct Parts {
     /// Where profiles are kept; without it they are learned anew after each start of the daemon.
     pub store: Option<Profiles>,
     pub questions: mpsc::Receiver<Question>,
+    /// Ids of containers whose cgroups appear, while freezing is wanted.
+    pub appeared: mpsc::UnboundedReceiver<String>,
     /// Whoever freezes those that nobody asked about.
     pub orders: mpsc::UnboundedSender<Order>,
 }
@@ -80,6 +85,7 @@ struct Sources {
     settings: watch::Receiver<Settings>,
     containers: watch::Receiver<Containers>,
     questions: mpsc::Receiver<Question>,
+    appeared: mpsc::UnboundedReceiver<String>,
 }
 
 struct Gate {
@@ -105,14 +111,11 @@ struct Gate {
     counters: StartCounters,
     /// Starts that dockerd has told of, by id.
     seen: BTreeMap<String, Started>,
+    /// Whose cgroups appeared before dockerd told of the start, and when.
+    appeared: BTreeMap<String, Instant>,
     /// Who was let go, by id, has not started for long, and may still: a restart stops first.
     excused: BTreeMap<String, Instant>,
 }
-
-/// For so long it is told whose starts are over.
-const OF_LATE: Duration = Duration::from_secs(900);
-/// Nobody who was let go takes longer to start.
-const EXCUSED: Duration = Duration::from_secs(600);
 
 fn tracing_wanted(settings: &Settings) -> DiskTracing {
     match settings.starts.mode {
@@ -123,7 +126,8 @@ fn tracing_wanted(settings: &Settings) -> DiskTracing {
 
 impl Gate {
     fn new(parts: Parts, publish: watch::Sender<Queue>) -> Gate {
-        let Parts { mut settings, mut containers, sensor, store, questions, orders } = parts;
+        let Parts { mut settings, mut containers, sensor, store, questions, appeared, orders } =
+            parts;
         let now = Instant::now();
         let settings_now = Arc::new(settings.borrow_and_update().clone());
         let containers_now = Arc::new(containers.borrow_and_update().clone());
@@ -132,7 +136,7 @@ impl Gate {
         Gate {
             settings: settings_now,
             containers: containers_now,
-            sources: Sources { settings, containers, questions },
+            sources: Sources { settings, containers, questions, appeared },
             sight,
             learned: Learned::new(store),
             orders,
@@ -149,6 +153,7 @@ impl Gate {
             batch: 0,
             counters: StartCounters::default(),
             seen: BTreeMap::new(),
+            appeared: BTreeMap::new(),
             excused: BTreeMap::new(),
         }
     }
@@ -158,8 +163,8 @@ impl Gate {
             let is_busy =
                 !self.waiting.is_empty() || !self.starting.is_empty() || self.sight.is_busy();
             let pause = if is_busy { STEP } else { self.rest().max(STEP) };
-            let Sources { settings, containers, questions } = &mut self.sources;
-            let mut question = None;
+            let Sources { settings, containers, questions, appeared } = &mut self.sources;
+            let (mut question, mut new) = (None, None);
             // What wakes counts as seen, so what it is has to be remembered.
             let (has_settings, has_containers) = tokio::select! {
                 asked = questions.recv() => match asked {
@@ -171,9 +176,14 @@ impl Gate {
                 },
                 Ok(()) = settings.changed() => (true, false),
                 Ok(()) = containers.changed() => (false, true),
+                Some(id) = appeared.recv() => {
+                    new = Some(id);
+                    (false, false)
+                }
                 () = tokio::time::sleep(pause) => (false, false),
             };
             self.note_changes(has_settings, has_containers);
+            new.into_iter().for_each(|id| self.note_appearance(&id));
             question.into_iter().for_each(|first| self.hear_all(first));
             self.take_look().await;
             self.move_on();
@@ -296,58 +306,6 @@ impl Gate {
         let is_strange = |m: &&mut Member| m.known.as_ref().is_none_or(|k| k.id.is_empty());
         for member in self.starting.iter_mut().filter(is_strange) {
             member.known = known(&member.asked).or_else(|| member.known.take());
-        }
-    }
-
-    fn settle(&mut self, now: Instant) {
-        let over = |m: &Member| m.is_over(&self.settings.starts, &self.containers, now);
-        let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.starting)
-            .into_iter()
-            .map(|m| (over(&m), m))
-            .partition(|(why, _)| why.is_some());
-        self.starting = left.into_iter().map(|(_, member)| member).collect();
-        self.excused.retain(|_, since| now.duration_since(*since) < EXCUSED);
-        self.over.retain(|(_, since)| now.duration_since(*since) < OF_LATE);
-        if !done.is_empty() {
-            self.emptied_at = self.starting.is_empty().then_some(now).or(self.emptied_at);
-            self.running.keep(|id| self.containers.by_id.contains_key(id));
-        }
-        for (why, member) in done {
-            info!(container = member.name(), why, "start is over");
-            self.over.retain(|(name, _)| name != member.name());
-            self.over.push_back((member.name().to_owned(), now));
-            if let Some(id) = member.id() {
-                self.running.note(id, member.last_look());
-            }
-            let id = member.id().filter(|id| self.containers.by_id.contains_key(*id));
-            if why == Some(gate::NOT_STARTED) {
-                self.excused.extend(id.map(|id| (id.to_owned(), now)));
-            }
-            let Some(Known { key, .. }) = &member.known else { continue };
-            let facts = member.id().and_then(|id| self.containers.by_id.get(id));
-            if let Some(facts) = facts.filter(|_| self.containers.version.is_some()) {
-                self.learned.remember(facts, key, &self.containers.by_id);
-            }
-            let known = self.learned.get(key);
-            let slowdown = member.slowdown(known);
-            let has_failed = member.id().is_some_and(|id| self.containers.failed.contains(id));
-            let was_signalled = facts.is_some_and(|f| f.was_signalled);
-            let has_ended = why == Some(gate::ENDED);
-            // How one that is gone already has ended, nobody can tell any more.
-            let is_cut_off = has_ended && (has_failed || was_signalled || facts.is_none());
-            let is_whole = gate::is_whole(why.unwrap_or_default(), is_cut_off);
-            // A crash says nothing of what it does when it works; a signal may be the end of a sampling.
-            if has_ended && has_failed && !was_signalled && known.is_some() {
-                continue;
-            }
-            let end = End { is_whole, has_ended };
-            if let Some(profile) = member.lesson(known, end) {
-                let own = member.traits().character.unwrap_or(profile.character);
-                if is_whole {
-                    self.learned.learn_pairs(own, &slowdown);
-                }
-                self.learned.learn(key.clone(), profile);
-            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! Tasks beside the loop: the gate of starts, the count of traffic, and placement.
 
+use std::sync::Arc;
+
 use ctlmgr_act::SystemdBus;
 use ctlmgr_host::Host;
-use ctlmgr_model::{Oomd, Settings};
-use ctlmgr_sense::watch_oomd;
+use ctlmgr_model::{Mode, Oomd, Settings};
+use ctlmgr_sense::{Sensor, watch_appearances, watch_oomd};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
@@ -27,7 +29,10 @@ pub(crate) fn open_gate(
         let hand = Hand { sensor, actuator, journal, permit: daemon.permit.clone() };
         tokio::spawn(hand.obey(heard));
     }
+    let (told, appeared) = mpsc::unbounded_channel();
+    tokio::spawn(watch_appearances_if_wanted(settings.clone(), daemon.sensor.clone(), told));
     let queue = gate::open(gate::Parts {
+        appeared,
         settings,
         containers: daemon.containers.clone(),
         sensor: daemon.sensor.clone(),
@@ -36,6 +41,29 @@ pub(crate) fn open_gate(
         orders,
     });
     (sender, queue)
+}
+
+/// Only who freezes has to know of a container before dockerd tells.
+async fn watch_appearances_if_wanted(
+    mut settings: watch::Receiver<Settings>,
+    sensor: Arc<Sensor>,
+    told: mpsc::UnboundedSender<String>,
+) {
+    let is_wanted = |all: &Settings| all.starts.freeze && all.starts.mode == Mode::Act;
+    while settings.wait_for(is_wanted).await.is_ok() {
+        let watching = watch_appearances(sensor.clone(), told.clone());
+        tokio::select! {
+            result = watching => {
+                if let Err(error) = result {
+                    warn!(%error, "containers that appear are seen only when dockerd tells of them");
+                }
+                return;
+            }
+            changed = settings.wait_for(|all| !is_wanted(all)) => if changed.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 /// Places containers, where there are several domains.

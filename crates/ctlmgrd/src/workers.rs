@@ -1,11 +1,12 @@
 //! Work that may block, off the loop: reading the host, writing knobs, reclaiming.
 //!
 //! At most one of each kind is under way, so each knob has one writer and a slow kernel delays
-//! only its own kind. Results come back to the loop as events.
+//! only its own kind. Page cache that a limit counts on is reclaimed by the writer of knobs, for [`CACHE_TIME`] at
+//! most but for one chunk. Results come back to the loop as events.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ctlmgr_act::{Actuator, Ask, RECLAIM_TIME, Stopper, UnitProperties};
 use ctlmgr_host::chain;
@@ -100,10 +101,15 @@ pub(crate) fn write<U: UnitProperties>(
     done: Sender<Report>,
 ) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
-        let outcomes = carry_out(&actuator, &journal, steps).await;
+        // Elsewhere reclaim is a write, and whoever writes has nothing more urgent to do.
+        let time = if actuator.has_reclaim() { CACHE_TIME } else { RECLAIM_TIME };
+        let outcomes = carry_out(&actuator, &journal, steps, time).await;
         let _ = done.send(Report::Written(outcomes)).await;
     })
 }
+
+/// Whoever writes knobs takes page cache no longer than this.
+const CACHE_TIME: Duration = Duration::from_millis(500);
 
 /// Reclaims, one target after the other, where most is to be had first. What is not begun in time is dropped: the
 /// next reading says whom to take from by then.
@@ -116,7 +122,7 @@ pub(crate) fn reclaim<U: UnitProperties>(
     // What is asked for another reason than that memory is short is little, and must not be what is dropped.
     steps.sort_by_key(|s| (s.rung == Rung::Reclaim, Reverse(s.action.amount_to_reclaim())));
     tokio::spawn(async move {
-        let outcomes = carry_out(&actuator, &journal, steps).await;
+        let outcomes = carry_out(&actuator, &journal, steps, RECLAIM_TIME).await;
         let _ = done.send(Report::Reclaimed(outcomes)).await;
     });
 }
@@ -125,10 +131,11 @@ async fn carry_out<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
     steps: Vec<Step>,
+    time: Duration,
 ) -> Vec<(Step, Outcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
     // For all reclaim together: by then the host is another, and no dip lets a limit be raised meanwhile.
-    let deadline = Instant::now() + RECLAIM_TIME;
+    let deadline = Instant::now() + time;
     for step in steps {
         if step.action.amount_to_reclaim().is_some() && Instant::now() >= deadline {
             outcomes.push((step, Outcome::Overtaken));

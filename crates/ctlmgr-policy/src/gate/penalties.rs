@@ -53,7 +53,10 @@ impl Penalties {
             let age = unix.saturating_sub(p.learned_unix).min(FADES);
             let (prior, learned) = (u64::from(penalty(p.a, p.b)), u64::from(p.hundredths));
             let value = (prior * age + learned * (FADES - age)) / FADES;
-            PairPenalty { hundredths: hundredths(value), ..*p }
+            // Nor do starts of long ago make it any surer.
+            let seen = u64::from(p.seen) * (FADES - age) / FADES;
+            let seen = u32::try_from(seen).unwrap_or(u32::MAX);
+            PairPenalty { hundredths: hundredths(value), seen, ..*p }
         };
         let is_left = |p: &PairPenalty| unix.saturating_sub(p.learned_unix) < FADES;
         let left = self.learned.iter().filter(|(_, p)| is_left(p));
@@ -91,7 +94,7 @@ impl Penalties {
             // Who was there for a part of the time only teaches that part.
             let weight = time.0 * 100 / together;
             let value = (old * (100 * MEMORY - weight) + seen * weight) / (100 * MEMORY);
-            let times = self.learned.get(&pair).map_or(0, |p| p.seen).saturating_add(1);
+            let times = now.learned.get(&pair).map_or(0, |p| p.seen).saturating_add(1);
             let learned = PairPenalty {
                 a: pair.0,
                 b: pair.1,
@@ -133,6 +136,23 @@ mod tests {
         assert!(penalties.between(RandomRead, SequentialRead) < 10);
         assert!(penalties.at(NOW + FADES / 2).between(RandomRead, SequentialRead) > 90);
         assert_eq!(penalties.at(NOW + FADES).between(RandomRead, SequentialRead), 200);
+    }
+
+    /// What is nearly the guideline again must not pass for what this host has taught.
+    #[test]
+    fn what_few_or_old_starts_taught_is_not_taken_for_sure() {
+        let mut penalties = Penalties::default();
+        let taught = |penalties: &mut Penalties, unix: u64| {
+            penalties.learn(RandomRead, &start(9000, 9000, &[(SequentialRead, 9000)]), unix);
+            penalties.at(unix).learned_between(RandomRead, SequentialRead).is_some()
+        };
+        let sure: Vec<bool> = (0..6).map(|_| taught(&mut penalties, NOW)).collect();
+        assert_eq!(sure, [false, false, false, true, true, true]);
+        let later = NOW + FADES / 3 * 2;
+        let old = penalties.at(later);
+        assert_eq!(old.learned_between(RandomRead, SequentialRead), None);
+        assert!(!taught(&mut penalties, later), "two old ones and a new one");
+        assert!(taught(&mut penalties, later));
     }
 
     #[test]

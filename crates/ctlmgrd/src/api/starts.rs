@@ -23,6 +23,10 @@ pub(super) async fn ask(State(line): State<Line>, body: Bytes) -> Response {
     put(&line, &body, Question::Start).await
 }
 
+pub(super) async fn give_up(State(line): State<Line>, body: Bytes) -> Response {
+    put(&line, &body, Question::GiveUp).await
+}
+
 /// Once, or again at every change for those who accept an event stream.
 pub(super) async fn queue(State(line): State<Line>, headers: HeaderMap) -> Response {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());

@@ -24,10 +24,18 @@ impl Gate {
         let (containers, now) = (self.containers.clone(), Instant::now());
         let seen = std::mem::replace(&mut self.seen, containers.starts.clone());
         for id in containers.starts.iter().filter(|(id, n)| seen.get(*id) != Some(n)).map(|s| s.0) {
-            let was_excused = self.excused.remove(id).is_some();
-            self.running.forget(id);
             let known = containers.by_id.get(id);
             let known = known.map(|facts| Known::of(facts, &self.settings, &self.learned));
+            if self.appeared.remove(id).is_some() {
+                let member = self.starting.iter_mut().find(|m| m.id() == Some(id.as_str()));
+                for member in member.into_iter() {
+                    member.known = known.clone().or_else(|| member.known.take());
+                    member.note_ends(&containers);
+                }
+                continue;
+            }
+            let was_excused = self.excused.remove(id).is_some();
+            self.running.forget(id);
             let is_it = |m: &&mut Member| match m.id() {
                 Some(own) => own == id,
                 None if m.asked.is_empty() => {
@@ -48,6 +56,32 @@ impl Gate {
                 (None, None) => {}
             }
         }
+    }
+
+    /// A container runs of which dockerd has not told yet. One that was asked about has leave; of one that nobody
+    /// knows nothing can be said.
+    pub(super) fn note_appearance(&mut self, id: &str) {
+        let known = match find(&self.containers, id) {
+            Some(facts) => Some(Known::of(facts, &self.settings, &self.learned)),
+            None => Known::remembered(id, &self.settings, &self.learned),
+        };
+        let Some(known) = known.filter(|known| known.is_managed) else { return };
+        if !self.is_under_way(&known) {
+            let now = Instant::now();
+            self.appeared.insert(id.to_owned(), now);
+            self.note_late(id, known, now);
+        }
+    }
+
+    /// Whether somebody has asked about it.
+    fn is_under_way(&self, known: &Known) -> bool {
+        let is_it = |own: &Option<Known>| own.as_ref().is_some_and(|k| k.id == known.id);
+        let is_nameless = |m: &Member| m.asked.is_empty() && m.id().is_none();
+        let is_described = |m: &Member| m.known.as_ref().is_some_and(|k| is_described(k, known));
+        let starts = |m: &Member| m.id() == Some(&known.id) || is_nameless(m) && is_described(m);
+        self.starting.iter().any(starts)
+            || self.waiting.iter().any(|e| e.asked == known.id || is_it(&e.known))
+            || self.excused.contains_key(&known.id)
     }
 
     /// Nobody was asked about it.

@@ -80,14 +80,19 @@ impl<U: UnitProperties> Hand<U> {
         }
     }
 
-    /// Freezes a container; `None` if it is gone, or was frozen by somebody else.
+    /// Freezes a container; `None` if it is gone or not ready, or was frozen by somebody else.
     async fn freeze(&self, id: &str, reason: Reason) -> Option<Step> {
         let is_allowed = self.permit.lock().await;
         if !*is_allowed {
             return None;
         }
         let (sensor, id) = (self.sensor.clone(), id.to_owned());
-        let found = tokio::task::spawn_blocking(move || sensor.find(&id).ok().flatten()).await;
+        // It may have been made anew since: whoever stops the runtime meanwhile stops dockerd.
+        let found = move || {
+            let group = sensor.find(&id).ok().flatten()?;
+            (sensor.is_ready(&group.path) == Some(true)).then_some(group)
+        };
+        let found = tokio::task::spawn_blocking(found).await;
         let group = found.ok().flatten().filter(|g| !g.activity.is_to_freeze)?;
         let action = Action::Set {
             knob: Knob::CgroupFreeze,

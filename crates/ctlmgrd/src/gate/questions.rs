@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
-use ctlmgr_api::{Forget, Queue, QueueChange, StartAnswer, StartDecision, StartRequest};
+use ctlmgr_api::{
+    FailedStart, Forget, Queue, QueueChange, StartAnswer, StartDecision, StartRequest,
+};
 use ctlmgr_model::Weight;
 use ctlmgr_policy::gate::Ticket;
 
 use super::starting::Member;
-use super::waiting::{Entry, Known, millis};
+use super::waiting::{Entry, Known, find, millis};
 use super::{Gate, Question};
 use crate::control::{Refused, Reply};
 
@@ -25,7 +27,12 @@ impl Gate {
     fn hear(&mut self, question: Question) {
         match question {
             Question::Start(request, reply) => self.hear_start(&request, reply),
-            Question::Queue(reply) => drop(reply.send(Ok(self.view()))),
+            Question::GiveUp(failed, reply) => drop(reply.send(Ok(self.give_up(&failed)))),
+            Question::Queue(reply) => {
+                // Who has just asked is not to be shown as a stranger.
+                self.introduce(Option::is_none);
+                drop(reply.send(Ok(self.view())));
+            }
             Question::Change(change, reply) => {
                 let result = self.change(&change);
                 self.move_on();
@@ -76,6 +83,14 @@ impl Gate {
             let ticket = entry.ticket;
             self.finish(ticket, StartDecision::Refuse, CANCELLED);
         }
+    }
+
+    /// dockerd has failed to start it: its place is free. Returns whether it was under way.
+    fn give_up(&mut self, failed: &FailedStart) -> bool {
+        let id = find(&self.containers, &failed.container).map(|facts| facts.id.as_str());
+        let is_it = |m: &&mut Member| m.asked == failed.container || id.is_some() && m.id() == id;
+        let member = self.starting.iter_mut().find(is_it);
+        member.is_some_and(Member::fail)
     }
 
     fn change(&mut self, change: &QueueChange) -> Result<(), Refused> {

@@ -28,6 +28,8 @@ pub(super) struct Member {
     /// Whether dockerd has started it since it was let go: a restart goes on to be what it was until
     /// then.
     has_begun: bool,
+    /// Whether dockerd says that it could not be started.
+    has_failed: bool,
     /// How often it had ended when it began.
     ends_before: u32,
     /// For how long others of each character started beside it, all of them together; and the same since
@@ -69,6 +71,7 @@ impl Member {
             done_before_quiet: None,
             absent_since: None,
             has_begun: false,
+            has_failed: false,
             ends_before: 0,
             company: BTreeMap::new(),
             company_while_quiet: BTreeMap::new(),
@@ -81,8 +84,19 @@ impl Member {
     pub fn begin(&mut self, containers: &Containers, now: Instant) {
         self.begin_soon(containers, now);
         // It may have ended again since.
+        self.note_ends(containers);
+    }
+
+    /// dockerd tells, afterwards, of the start that is under way: how it ended before is no end of this one.
+    pub fn note_ends(&mut self, containers: &Containers) {
         let started = self.id().and_then(|id| containers.starts.get(id));
         self.ends_before = started.map_or(self.ends_before, |s| s.ends_before);
+    }
+
+    /// dockerd says that it could not be started. What has begun goes on: to start what runs fails, too.
+    pub fn fail(&mut self) -> bool {
+        self.has_failed = !self.has_begun;
+        self.has_failed
     }
 
     /// dockerd is about to make its cgroup, or has made it.
@@ -163,7 +177,7 @@ impl Member {
         let is_gone = is_told && self.id().is_some_and(|id| !containers.by_id.contains_key(id));
         if !self.has_begun {
             let is_late = now.duration_since(self.since) > BEGINS;
-            return (is_gone || is_late).then_some(gate::NOT_STARTED);
+            return (is_gone || is_late || self.has_failed).then_some(gate::NOT_STARTED);
         }
         let facts = self.id().and_then(|id| containers.by_id.get(id));
         let since = |at: Instant| Millis(millis(now.duration_since(at)));

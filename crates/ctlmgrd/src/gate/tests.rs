@@ -1,4 +1,5 @@
 mod asking;
+mod late;
 
 use std::collections::BTreeSet;
 
@@ -14,6 +15,7 @@ struct World {
     settings: watch::Sender<Settings>,
     containers: watch::Sender<Containers>,
     questions: mpsc::Sender<Question>,
+    appeared: mpsc::UnboundedSender<String>,
     orders: tokio::sync::Mutex<mpsc::UnboundedReceiver<Order>>,
 }
 
@@ -52,6 +54,7 @@ impl World {
         let (containers, containers_seen) = watch::channel(known);
         let (questions, heard) = mpsc::channel(1024);
         let (orders, obeyed) = mpsc::unbounded_channel();
+        let (appeared, seen) = mpsc::unbounded_channel();
         let store = Profiles::open(&dir.path().join("profiles.db")).unwrap();
         fill(&store);
         let store = Some(store);
@@ -61,9 +64,10 @@ impl World {
             sensor,
             store,
             questions: heard,
+            appeared: seen,
             orders,
         }));
-        World { dir, settings, containers, questions, orders: obeyed.into() }
+        World { dir, settings, containers, questions, appeared, orders: obeyed.into() }
     }
 
     /// A container of which nothing but its I/O so far is to be seen.
@@ -319,36 +323,6 @@ async fn what_starts_by_itself_counts_too_and_goes_when_it_is_not_to_be_seen() {
     assert_eq!(world.start(wants("scan")).await.decision, StartDecision::Wait);
     let again = world.start(wants("boot")).await;
     assert_eq!(again.reason, "was let go already");
-}
-
-/// Nobody was asked about it: it is frozen while it would wait, and runs on when it is its turn.
-#[tokio::test]
-async fn a_late_one_is_frozen_until_its_turn() {
-    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
-    world.settings.send_modify(|s| s.starts.freeze = true);
-    world.start(wants("db")).await;
-    world.containers.send_modify(|c| {
-        c.note_start(&id("boot"));
-    });
-    while world.queue().await.waiting.is_empty() {
-        tokio::task::yield_now().await;
-    }
-    let mut orders = world.orders.lock().await;
-    let order = orders.recv().await.unwrap();
-    let reason = "sequential-read beside those costs 2.00, more than 1.25";
-    assert!(matches!(order, Order::Freeze(who, why) if who == id("boot") && why.0 == reason));
-    let cancel = QueueChange::Cancel("boot".into());
-    let refused = world.ask(|reply| Question::Change(cancel, reply)).await.unwrap_err();
-    assert_eq!(
-        refused,
-        Refused::Invalid("`boot` is started by dockerd itself; stop it instead".into())
-    );
-    let skip = QueueChange::Skip("boot".into());
-    world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
-    assert!(
-        matches!(orders.recv().await.unwrap(), Order::Thaw { id: who, is_paused: false } if who == id("boot"))
-    );
-    assert_eq!(world.queue().await.starting.len(), 2);
 }
 
 /// The plugin is asked before the stop: what the container did until then is no part of its start.

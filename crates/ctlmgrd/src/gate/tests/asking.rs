@@ -65,3 +65,27 @@ async fn image_and_labels_stand_for_a_container_that_is_not_there_yet() {
     let nobody = world.ask(|reply| Question::Start(wants(""), reply)).await;
     assert!(matches!(nobody, Err(Refused::Invalid(_))));
 }
+
+#[tokio::test]
+async fn a_start_that_came_to_nothing_keeps_nobody_waiting_and_teaches_nothing() {
+    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("scan", &[SCANNER])]);
+    world.start(wants("db")).await;
+    assert_eq!(world.start(wants("scan")).await.decision, StartDecision::Wait);
+    let give_up = async |container: &str| {
+        let failed = FailedStart { container: container.to_owned() };
+        world.ask(|reply| Question::GiveUp(failed, reply)).await.unwrap()
+    };
+    assert!(!give_up("nobody").await);
+    assert!(!give_up("scan").await, "it has not been let go");
+    assert!(give_up(&id("db")[..12]).await);
+    while world.start(wants("scan")).await.decision == StartDecision::Wait {}
+    let queue = world.queue().await;
+    assert_eq!((queue.starting.len(), queue.over.as_slice()), (1, &["db".to_owned()][..]));
+    assert_eq!(world.ask(Question::Profiles).await.unwrap(), []);
+    world.containers.send_modify(|c| {
+        c.note_start(&id("scan"));
+        c.by_id.get_mut(&id("scan")).unwrap().is_running = true;
+    });
+    assert!(!give_up("scan").await, "to start what runs already fails, too");
+    assert_eq!(world.queue().await.starting.len(), 1);
+}

@@ -1,0 +1,72 @@
+//! Starts that nobody asked about.
+
+use super::*;
+
+/// Nobody was asked about it: it is frozen while it would wait, and runs on when it is its turn.
+#[tokio::test]
+async fn a_late_one_is_frozen_until_its_turn() {
+    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
+    world.settings.send_modify(|s| s.starts.freeze = true);
+    world.start(wants("db")).await;
+    world.containers.send_modify(|c| {
+        c.note_start(&id("boot"));
+    });
+    while world.queue().await.waiting.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut orders = world.orders.lock().await;
+    let order = orders.recv().await.unwrap();
+    let reason = "sequential-read beside those costs 2.00, more than 1.25";
+    assert!(matches!(order, Order::Freeze(who, why) if who == id("boot") && why.0 == reason));
+    let cancel = QueueChange::Cancel("boot".into());
+    let refused = world.ask(|reply| Question::Change(cancel, reply)).await.unwrap_err();
+    assert_eq!(
+        refused,
+        Refused::Invalid("`boot` is started by dockerd itself; stop it instead".into())
+    );
+    let skip = QueueChange::Skip("boot".into());
+    world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
+    assert!(
+        matches!(orders.recv().await.unwrap(), Order::Thaw { id: who, is_paused: false } if who == id("boot"))
+    );
+    assert_eq!(world.queue().await.starting.len(), 2);
+}
+
+/// While dockerd boots it tells of nothing; what it tells later is the same start.
+#[tokio::test]
+async fn one_that_appears_is_frozen_before_dockerd_tells_and_is_one_start() {
+    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
+    world.settings.send_modify(|s| s.starts.freeze = true);
+    world.start(wants("db")).await;
+    // The first has leave, of the last nobody knows anything, and the other appears twice.
+    for name in ["db", "boot", "boot", "stranger"] {
+        world.appeared.send(id(name)).unwrap();
+    }
+    let mut orders = world.orders.lock().await;
+    let frozen = orders.recv().await.unwrap();
+    assert!(matches!(frozen, Order::Freeze(who, _) if who == id("boot")));
+    world.containers.send_modify(|c| {
+        c.ends.insert(id("boot"), 1);
+        c.note_start(&id("boot"));
+    });
+    let skip = QueueChange::Skip("boot".into());
+    world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
+    assert!(
+        matches!(orders.recv().await.unwrap(), Order::Thaw { id: who, .. } if who == id("boot"))
+    );
+    let queue = world.queue().await;
+    assert_eq!((queue.starting.len(), queue.waiting.len()), (2, 0), "{queue:?}");
+    assert!(orders.try_recv().is_err());
+    // The next one is another.
+    world.containers.send_modify(|c| {
+        c.ends.insert(id("boot"), 2);
+    });
+    while world.queue().await.starting.len() > 1 {
+        tokio::task::yield_now().await;
+    }
+    world.containers.send_modify(|c| {
+        c.note_start(&id("boot"));
+    });
+    let frozen = orders.recv().await.unwrap();
+    assert!(matches!(frozen, Order::Freeze(who, _) if who == id("boot")));
+}
