@@ -6,6 +6,9 @@ use serde_json::Value;
 
 const CONFIG: &str = "/etc/docker/daemon.json";
 
+/// Who does nothing is not over before the next one is there, as slow as this machine is.
+const FREEZE: &str = "[starts]\nfreeze = true\nsettle_secs = 120\n";
+
 /// The plugin in use; dockerd does without it again at the end.
 struct Gated;
 
@@ -40,6 +43,17 @@ fn is_running(name: &str) -> Result<bool> {
 
 fn queue() -> Result<Value> {
     json("ctlmgr queue --json")
+}
+
+/// When a unit, since it was started last, has logged something (with these fields), in seconds since the boot.
+fn logged(unit: &str, what: &str, fields: &str) -> Result<Vec<f64>> {
+    let log = sh(&format!(
+        "journalctl -b -o short-monotonic --grep '{what}' --case-sensitive=true {fields} \
+         _SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value {unit}.service)"
+    ))?;
+    let times =
+        log.lines().filter_map(|l| l.strip_prefix('[')?.split(']').next()?.trim().parse().ok());
+    Ok(times.collect())
 }
 
 fn waits(name: &str) -> Result<bool> {
@@ -124,6 +138,32 @@ fn what_the_operator_cancels_is_refused() -> Result<()> {
         Ok(text.contains("cancelled by the operator") && text.contains("status 1"))
     })?;
     ensure!(!is_running("late")?);
+    Ok(())
+}
+
+/// What dockerd fails to start is over at once: who waits for it would wait for nothing.
+#[test]
+fn a_start_that_fails_at_dockerd_keeps_nobody_waiting() -> Result<()> {
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    let _gated = Gated::enable("")?;
+    sh(
+        "docker create --name broken --network none --label ctlmgr.batch.class=random-read busybox /no/such/program",
+    )?;
+    let _broken = Container { name: "broken".into(), cgroup: std::path::PathBuf::new() };
+    let _scan = make("scan", "sequential-read")?;
+    sh("ctlmgr mode --job starts act")?;
+    let (code, told) = status("docker start broken")?;
+    ensure!(code != 0 && told.contains("/no/such/program"), "{told}");
+    eventually("it is over", || {
+        let queue = queue()?;
+        ensure!(queue["waiting"].as_array().is_some_and(Vec::is_empty));
+        Ok(queue["starting"].as_array().is_some_and(Vec::is_empty))
+    })?;
+    let last = |what: &str| -> Result<f64> {
+        Ok(*logged("ctlmgr", what, "F_CONTAINER=broken")?.last().context("never")?)
+    };
+    let lasted = last("start is over")? - last("may start")?;
+    ensure!(lasted < 20.0, "it was given up for want of news, after {lasted} s");
     Ok(())
 }
 
@@ -365,9 +405,9 @@ impl Drop for SecondDisk {
 
 #[test]
 fn one_that_nobody_asked_about_is_frozen_until_its_turn_and_never_left_so() -> Result<()> {
-    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", "[starts]\nfreeze = true\n")?;
+    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", FREEZE)?;
     let ctlmgr = Ctlmgr::start("observe")?;
-    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", "[starts]\nfreeze = true\n")?;
+    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", FREEZE)?;
     sh("ctlmgr mode --job starts act")?;
     let label = "--label ctlmgr.batch.class";
     let _db = Container::run("db", &format!("{label}=random-read busybox sleep 100000"))?;
@@ -419,7 +459,7 @@ fn after_a_restart_of_dockerd_the_wrapper_lets_them_start_by_turns_and_all_come_
 #[test]
 fn after_a_restart_of_dockerd_they_run_by_turns_where_freezing_is_wanted() -> Result<()> {
     let ctlmgr = Ctlmgr::start("observe")?;
-    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", "[starts]\nfreeze = true\n")?;
+    std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", FREEZE)?;
     sh("systemctl reload ctlmgr.service")?;
     let storm = storm()?;
     sh("ctlmgr mode --job starts act && systemctl restart docker.service")?;
@@ -427,9 +467,95 @@ fn after_a_restart_of_dockerd_they_run_by_turns_where_freezing_is_wanted() -> Re
     let frozen = || storm.iter().filter(|c| c.knob("cgroup.freeze").ok() == Some(1)).count();
     eventually("those of one kind wait for those of the other", || Ok(frozen() == 2))?;
     ensure!(all_run(&storm)?, "to dockerd all of them run");
+    // They were, before dockerd told of anything.
+    let first = *logged("ctlmgr", "cgroup.freeze", "")?.first().context("frozen")?;
+    let ready = *logged("docker", "API listen on", "")?.first().context("dockerd answers")?;
+    ensure!(first < ready, "frozen at {first}, dockerd answers from {ready} on");
     sh("ctlmgr queue release")?;
     eventually("nobody waits any more", || Ok(frozen() == 0))?;
     sh("rm /etc/ctlmgr/config.d/90-freeze.toml")?;
     drop(storm);
     ctlmgr.stop_and_expect_pristine()
+}
+
+/// Bytes that the machine has read from its disks, in MiB.
+fn read_mib() -> Result<u64> {
+    Ok(sh("awk '$1 == \"pgpgin\" { print int($2 / 1024) }' /proc/vmstat")?.parse()?)
+}
+
+/// Reads 900 MiB of the disk twice, with pauses: it needs page cache, and hardly a processor.
+const READ: &str = "for pass in 1 2; do for part in 0 1 2 3 4; do \
+    dd if=/dev/vda of=/dev/null bs=1M skip=$((AT + part * 180)) count=180; sleep 1; done; done 2>/dev/null";
+/// Keeps more than one of two processors busy while it reads.
+const SUM: &str = "dd if=/dev/vda bs=1M skip=$AT count=600 2>/dev/null | md5sum";
+
+/// A job that is made and does not run yet.
+fn job(name: &str, arguments: &str, work: &str) -> Result<Container> {
+    sh(&format!("docker create --name {name} --network none {arguments} busybox sh -c '{work}'"))?;
+    Ok(Container { name: name.to_owned(), cgroup: std::path::PathBuf::new() })
+}
+
+fn reader(name: &str, at: u32, work: &str) -> Result<Container> {
+    job(name, &format!("--device /dev/vda -e AT={at}"), work)
+}
+
+fn start_all(jobs: &[Container]) -> Result<()> {
+    jobs.iter().try_for_each(|job| {
+        sh(&format!("docker start {} >/run/{}.out 2>&1 &", job.name, job.name)).map(drop)
+    })
+}
+
+fn expect_end(jobs: &[Container]) -> Result<()> {
+    jobs.iter().try_for_each(|job| {
+        eventually("it has done its work", || {
+            Ok(sh(&format!("docker inspect -f '{{{{.State.Status}}}}' {}", job.name))? == "exited")
+        })
+    })
+}
+
+fn expect_profile(what: &str, is_it: impl Fn(&Value) -> bool) -> Result<()> {
+    eventually(what, || {
+        let all = json("ctlmgr profile list --json")?;
+        Ok(all.as_array().into_iter().flatten().any(|p| is_it(&p["profile"])))
+    })
+}
+
+/// Two whose sets have no room in memory together would read all of it from the disk each time; and two that work as
+/// they read have no room on the processors.
+#[test]
+fn starts_leave_each_other_the_page_cache_and_the_processors_that_they_need() -> Result<()> {
+    let _ctlmgr = Ctlmgr::start("observe")?;
+    let _gated = Gated::enable("")?;
+    // Each kind is learned from one that starts alone.
+    let first = [reader("first", 0, READ)?];
+    start_all(&first)?;
+    expect_profile("how much it reads is learned", |p| {
+        let read = p["io"]["read"].as_u64();
+        p["character"] == "sequential-read" && read > Some(800 << 20) && read < Some(1000 << 20)
+    })?;
+    let summer = [reader("sum", 3000, SUM)?];
+    start_all(&summer)?;
+    expect_profile("how hard it works is learned", |p| {
+        let used = |what: &str| p["io"][what].as_u64().unwrap_or_default();
+        // In the mean, in thousandths of a processor.
+        let busy = used("cpu_usec") / p["lasts"].as_u64().unwrap_or(u64::MAX).max(1);
+        let read = used("read") >> 20;
+        (500..700).contains(&read) && busy > 1000
+    })?;
+    sh("ctlmgr mode --job starts act; echo 3 > /proc/sys/vm/drop_caches")?;
+    let before = read_mib()?;
+    let readers = [reader("one", 1000, READ)?, reader("two", 2000, READ)?];
+    start_all(&readers)?;
+    eventually("one of them waits for page cache", || {
+        Ok(sh("ctlmgr queue")?.contains("what it reads does not fit into memory beside the others"))
+    })?;
+    expect_end(&readers)?;
+    let read = read_mib()? - before;
+    ensure!(read < 2600, "{read} MiB for two times 900: together they read it all twice");
+    let summers = [reader("sum1", 1000, SUM)?, reader("sum2", 2000, SUM)?];
+    start_all(&summers)?;
+    eventually("one of them waits for a processor", || {
+        Ok(sh("ctlmgr queue")?.contains("all processors are busy with starts"))
+    })?;
+    expect_end(&summers)
 }
