@@ -1,5 +1,6 @@
 //! A client: one connection per request, as the CLI needs it.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub enum ClientError {
         /// Where.
         socket: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The daemon said no.
     #[error("{0}")]
@@ -122,7 +123,10 @@ impl Client {
         }
         let mut events = Events::default();
         while let Some(frame) = response.body_mut().frame().await {
-            let frame = frame.map_err(ClientError::Http)?;
+            let frame = match frame {
+                Err(error) if is_cut_off(&error) => return Ok(()),
+                frame => frame.map_err(ClientError::Http)?,
+            };
             for event in events.take(frame.data_ref().unwrap_or(&Bytes::new()))? {
                 take(serde_json::from_slice(&event).map_err(ClientError::Json)?)?;
             }
@@ -185,6 +189,15 @@ impl Client {
     }
 }
 
+/// Whether the other side has gone in the midst of its answer.
+fn is_cut_off(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|e| e.downcast_ref::<io::Error>());
+    let is_gone = |e: &io::Error| {
+        matches!(e.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
+    };
+    error.is_incomplete_message() || source.is_some_and(is_gone)
+}
+
 /// All that comes.
 async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
     let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
@@ -236,6 +249,30 @@ impl Events {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    #[tokio::test]
+    async fn following_ends_when_the_daemon_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let daemon = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read(&mut [0; 1024]).await.unwrap();
+            let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(head).await.unwrap();
+            stream.write_all(b"9\r\ndata: 7\n\n\r\n").await.unwrap();
+        });
+        let mut heard = Vec::new();
+        let take = |number: u32| {
+            heard.push(number);
+            Ok::<(), ClientError>(())
+        };
+        Client::new(socket).follow("/v1/queue", take).await.unwrap();
+        daemon.await.unwrap();
+        assert_eq!(heard, [7]);
+    }
 
     proptest! {
         #[test]

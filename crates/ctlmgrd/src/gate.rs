@@ -320,6 +320,9 @@ impl Gate {
         if entry.is_late || entry.source == "runc" {
             member.begin_soon(&self.containers, now);
         }
+        if entry.is_late && !self.appeared.contains_key(&entry.asked) {
+            member.note_start(&self.containers);
+        }
         let (name, source) = (entry.name().to_owned(), entry.source.clone());
         let longest = entry.longest(&self.settings);
         let is_overdue = entry.known.is_some() && longest > Millis(0) && waited >= longest.0;

@@ -30,7 +30,7 @@ impl Gate {
                 let member = self.starting.iter_mut().find(|m| m.id() == Some(id.as_str()));
                 for member in member.into_iter() {
                     member.known = known.clone().or_else(|| member.known.take());
-                    member.note_ends(&containers);
+                    member.note_start(&containers);
                 }
                 continue;
             }
@@ -95,7 +95,10 @@ impl Gate {
 
     fn join_begun(&mut self, id: &str, known: Known, reason: &str, now: Instant) {
         let mut member = Member::new(id.to_owned(), Some(known), &self.containers, now);
-        member.begin(&self.containers, now);
+        match self.appeared.contains_key(id) {
+            true => member.begin_soon(&self.containers, now),
+            false => member.begin(&self.containers, now),
+        }
         self.join(member, reason);
     }
 

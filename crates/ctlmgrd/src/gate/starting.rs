@@ -20,6 +20,8 @@ pub(super) struct Member {
     pub reason: String,
     /// What it did until the last look, and when that was.
     last: Option<(Io, Instant)>,
+    /// Whether it was at work with a disk so far.
+    was_at_work: bool,
     quiet_since: Option<Instant>,
     /// What it had done until then.
     done_before_quiet: Option<Io>,
@@ -28,6 +30,8 @@ pub(super) struct Member {
     /// Whether dockerd has started it since it was let go: a restart goes on to be what it was until
     /// then.
     has_begun: bool,
+    /// Whether dockerd has told of that. It may be seen before, and dockerd may yet have to tell how it ended the last time.
+    is_told_of: bool,
     /// Whether dockerd says that it could not be started.
     has_failed: bool,
     /// How often it had ended when it began.
@@ -67,10 +71,12 @@ impl Member {
             batch: 0,
             reason: String::new(),
             last: None,
+            was_at_work: false,
             quiet_since: None,
             done_before_quiet: None,
             absent_since: None,
             has_begun: false,
+            is_told_of: false,
             has_failed: false,
             ends_before: 0,
             company: BTreeMap::new(),
@@ -84,11 +90,12 @@ impl Member {
     pub fn begin(&mut self, containers: &Containers, now: Instant) {
         self.begin_soon(containers, now);
         // It may have ended again since.
-        self.note_ends(containers);
+        self.note_start(containers);
     }
 
-    /// dockerd tells, afterwards, of the start that is under way: how it ended before is no end of this one.
-    pub fn note_ends(&mut self, containers: &Containers) {
+    /// dockerd tells of the start that is under way: how it ended before is no end of this one.
+    pub fn note_start(&mut self, containers: &Containers) {
+        self.is_told_of = true;
         let started = self.id().and_then(|id| containers.starts.get(id));
         self.ends_before = started.map_or(self.ends_before, |s| s.ends_before);
     }
@@ -103,6 +110,7 @@ impl Member {
     pub fn begin_soon(&mut self, containers: &Containers, now: Instant) {
         (self.has_begun, self.since, self.absent_since) = (true, now, None);
         (self.last, self.quiet_since, self.done_before_quiet) = (None, None, None);
+        (self.is_told_of, self.was_at_work) = (false, false);
         self.company.clear();
         self.company_while_quiet.clear();
         self.was_beside_unknown = false;
@@ -153,6 +161,7 @@ impl Member {
                     self.done_before_quiet = self.done_before_quiet.or(Some(before));
                 }
                 false => {
+                    self.was_at_work = true;
                     (self.quiet_since, self.done_before_quiet) = (None, None);
                     for (character, time) in std::mem::take(&mut self.company_while_quiet) {
                         self.company.entry(character).or_default().0 += time.0;
@@ -185,7 +194,7 @@ impl Member {
             lasted: since(self.since),
             quiet_for: self.quiet_since.map(since),
             is_healthy: facts.is_some_and(|f| f.is_healthy) && self.last.is_some(),
-            has_ended: is_gone || self.ends(containers) > self.ends_before,
+            has_ended: is_gone || self.is_told_of && self.ends(containers) > self.ends_before,
             absent_for: self.absent_since.map(since),
         };
         gate::is_settled(settings, &progress)
@@ -225,10 +234,15 @@ impl Member {
     /// What its start teaches of those like it: how long it takes alone only if it was whole, not cut off
     /// or failed, and what it moves in normal running only if it goes on to run.
     pub fn lesson(&self, known: Option<&Profile>, end: End) -> Option<Profile> {
-        let (io, _) = self.last?;
-        let (io, lasted) = (self.done_before_quiet.unwrap_or(io), self.lasted()?);
+        let (io, seen_at) = self.last?;
+        let lasted = self.lasted()?;
+        // Who leaves the disks alone may compute all the time: how much, its first second does not tell.
+        let (done, in_time) = match self.was_at_work {
+            true => (self.done_before_quiet.unwrap_or(io), lasted),
+            false => (io, Millis(millis(seen_at.duration_since(self.since)).max(1000))),
+        };
         let steady = self.steady_per_sec().filter(|_| !end.has_ended);
-        let mut profile = gate::learn(known, io, lasted, steady);
+        let mut profile = gate::learn(known, done, in_time, steady);
         let was_alone = self.company.is_empty() && self.company_while_quiet.is_empty();
         if end.is_whole && was_alone && !self.was_beside_unknown {
             gate::learn_alone(&mut profile, lasted);
@@ -273,6 +287,28 @@ mod tests {
         assert_eq!(member.is_over(&settings, &containers, at(41)), Some(gate::ENDED));
         member.follow(&look(&id, 5000), &[], at(41));
         assert_eq!(member.is_over(&settings, &containers, at(42)), None);
+    }
+
+    /// A container that does nothing but compute, and leaves the disks alone from its first second on.
+    #[test]
+    fn how_much_a_start_computes_is_learned_of_all_of_it() {
+        let (id, began) = ("a".repeat(ID), Instant::now());
+        let containers = Containers::default();
+        let mut member = Member::new(id.clone(), None, &containers, began);
+        member.begin(&containers, began);
+        for second in 1..=11 {
+            // It takes a second to begin.
+            let io = Io { cpu_usec: (second - 1) * 1_000_000, ..Io::default() };
+            let look = Look { io: [(id.clone(), io)].into_iter().collect(), ..Look::default() };
+            member.follow(&look, &[], began + Duration::from_secs(second));
+        }
+        let now = began + Duration::from_secs(11);
+        let over = member.is_over(&StartSettings::default(), &containers, now);
+        assert_eq!(over, Some("its disk use is down"));
+        let learned = member.lesson(None, End { is_whole: true, has_ended: false }).unwrap();
+        assert_eq!((learned.character, learned.lasts), (Character::Cpu, Millis(11_000)));
+        assert_eq!(gate::traits(Some(&learned), None).cpu_milli, 909);
+        assert_eq!(learned.alone, Some(Millis(1000)), "it kept nobody from a disk");
     }
 
     #[test]

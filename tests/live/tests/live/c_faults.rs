@@ -285,13 +285,13 @@ fn on_a_full_disk(web: &Container) -> Result<()> {
 }
 
 #[test]
-fn eighty_starts_and_stops_leave_nothing() -> Result<()> {
+fn forty_starts_and_stops_leave_nothing() -> Result<()> {
     let stays = Container::start("stays", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&stays)?;
     sh(
         "for i in $(seq 8); do docker create --name churn$i --network none busybox true >/dev/null; done; \
-        for round in $(seq 10); do \
+        for round in $(seq 5); do \
           for i in $(seq 8); do docker start churn$i >/dev/null & done; wait; \
         done; \
         docker rm -f $(docker ps -aq --filter name=churn) >/dev/null",

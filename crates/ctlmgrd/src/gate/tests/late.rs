@@ -70,3 +70,30 @@ async fn one_that_appears_is_frozen_before_dockerd_tells_and_is_one_start() {
     let frozen = orders.recv().await.unwrap();
     assert!(matches!(frozen, Order::Freeze(who, _) if who == id("boot")));
 }
+
+/// One that crashes again and again has appeared anew before dockerd tells how it ended the last time.
+#[tokio::test]
+async fn how_it_ended_before_it_appeared_is_no_end_of_what_appeared() {
+    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
+    world.settings.send_modify(|s| s.starts.freeze = true);
+    world.start(wants("db")).await;
+    world.appeared.send(id("boot")).unwrap();
+    let mut orders = world.orders.lock().await;
+    assert!(matches!(orders.recv().await.unwrap(), Order::Freeze(who, _) if who == id("boot")));
+    let skip = QueueChange::Skip("boot".into());
+    world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
+    let told = |change: fn(&mut Containers)| world.containers.send_modify(change);
+    told(|c| {
+        c.ends.insert(id("boot"), 1);
+    });
+    assert_eq!(world.start(wants("boot")).await.reason, "was let go already");
+    assert_eq!(world.queue().await.starting.len(), 2);
+    told(|c| c.note_start(&id("boot")));
+    assert_eq!(world.start(wants("boot")).await.reason, "was let go already");
+    told(|c| {
+        c.ends.insert(id("boot"), 2);
+    });
+    while world.queue().await.starting.len() > 1 {
+        tokio::task::yield_now().await;
+    }
+}
