@@ -216,6 +216,7 @@ for size in $(echo "$steps" | tr , ' '); do
 		part=$(echo "$parts" | cut -d, -f$step)
 		each limit_part
 	fi
+	date +'@{"changed_usec":%s%6N}'
 	if [ "$pressure" = balloon ]; then echo "@{\"balloon\":$size}"; fi
 	sleep "$step_secs"
 	emit_host
@@ -231,6 +232,8 @@ grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpin|pswpout) ' /proc/vmstat | while 
 	echo "@{\"counter\":\"$key\",\"value\":$value}"
 done
 case $policy in act*) ctlmgr status ;; esac
+# What it wrote, and when.
+journalctl -u ctlmgr -o json --output-fields=F_PATH,F_KNOB,F_FROM,F_TO --no-pager | grep '"F_TO"' | sed 's/^/@/' || true
 cpu=$(systemctl show -P CPUUsageNSec ctlmgr.service)
 echo "@{\"counter\":\"ctlmgr_cpu_nsec\",\"value\":$cpu}"
 systemctl stop lab-pressure.service 2>/dev/null || true

@@ -9,6 +9,7 @@ mod place;
 mod placement;
 mod report;
 mod scene;
+mod settling;
 mod shapes;
 mod starts;
 

@@ -259,7 +259,7 @@ mod tests {
         let listener = UnixListener::bind(&socket).unwrap();
         let daemon = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            stream.read(&mut [0; 1024]).await.unwrap();
+            assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
             let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
             stream.write_all(head).await.unwrap();
             stream.write_all(b"9\r\ndata: 7\n\n\r\n").await.unwrap();

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use ctlmgr_model::Settings;
+use ctlmgr_model::{Bytes, Settings};
 
 pub use keys::{KEYS, Key};
 
@@ -88,6 +88,25 @@ pub fn parse(fragments: &[Fragment]) -> Result<Settings, ConfigError> {
         merged.take(fragment);
     }
     merged.finish()
+}
+
+/// Rules that ask for more memory than a machine of this size has. They are no reason not to run: machines shrink, and
+/// whoever has such a promise has all that is there.
+pub fn beyond(settings: &Settings, total: Bytes) -> Vec<Fault> {
+    let amounts = settings.rules.iter().flat_map(|rule| {
+        let (promise, floor) = (rule.effect.promise, rule.effect.floor);
+        [("rule.promise", promise), ("rule.floor", floor)].map(|(key, asked)| (rule, key, asked))
+    });
+    let too_large = amounts.filter_map(|(rule, key, asked)| {
+        let asked = asked.filter(|asked| *asked > total)?;
+        Some(Fault {
+            file: rule.origin.file.clone(),
+            line: Some(rule.origin.line),
+            key: key.to_owned(),
+            message: format!("{asked} is more than this machine has ({total})"),
+        })
+    });
+    too_large.collect()
 }
 
 /// The fragments below `root`, in the order in which they apply.

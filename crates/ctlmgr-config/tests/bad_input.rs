@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests may panic like a test")]
 
-use ctlmgr_config::{Fragment, KEYS, parse};
+use ctlmgr_config::{Fragment, KEYS, beyond, parse};
 use ctlmgr_model::{Bytes, Mode, Settings, Weight};
 use proptest::prelude::*;
 
@@ -135,6 +135,22 @@ fn a_file_in_etc_replaces_its_namesake_in_usr() {
     }
     let settings = ctlmgr_config::load(dir.path()).unwrap();
     assert_eq!(settings.memory.mode, Mode::Observe);
+}
+
+#[test]
+fn what_no_machine_of_this_size_has_is_named_where_it_was_asked_for() {
+    let text = "[[rule]]\nname = \"a\"\npromise = \"2G\"\n[[rule]]\nname = \"b\"\nfloor = \"3G\"\npromise = \"1G\"\n";
+    let settings = parse(&[fragment("10-a.toml", text)]).unwrap();
+    let named =
+        |total| beyond(&settings, total).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(named(Bytes::mib(3072)), Vec::<String>::new());
+    assert_eq!(
+        named(Bytes::mib(1024)),
+        [
+            "10-a.toml:1: rule.promise: 2 GiB is more than this machine has (1 GiB)",
+            "10-a.toml:4: rule.floor: 3 GiB is more than this machine has (1 GiB)",
+        ]
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! `Snapshot` + `Settings` → decide → `Plan` of `Step`s → outcomes; nothing here performs I/O,
 //! reads a clock or knows a file name.
 
+mod account;
 mod disk;
 mod group;
 mod knob;
@@ -19,6 +20,7 @@ mod topology;
 mod value;
 mod workload;
 
+pub use account::{CapacityAccount, SliceAccount};
 pub use disk::{DISKS, Disk, Disks, Io, Moved, Requests, SIZES, Shape};
 pub use group::{Activity, CgroupId, CgroupPath, Group, Keeper, Limit, MemoryEvents, MemorySample};
 pub use knob::Knob;
@@ -27,8 +29,8 @@ pub use place::{
     CountTraffic, CpuUse, PlacePlan, PlaceReading, PlaceSettings, PlaceVerdict, PlaceWish, Tenant,
 };
 pub use plan::{
-    Action, Bound, CapacityAccount, Doing, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable,
-    Undone, Verdict, VerdictKind,
+    Action, Bound, Doing, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable, Undone, Verdict,
+    VerdictKind,
 };
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};
 pub use selector::{Selector, SelectorField};

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bytes, CgroupId, CgroupPath, Cpus, Knob, Millis, Percent, Value, Weight, WorkloadName,
+    Bytes, CapacityAccount, CgroupId, CgroupPath, Cpus, Knob, Millis, Percent, SliceAccount, Value,
+    Weight, WorkloadName,
 };
 
 /// One thing to do to one cgroup.
@@ -252,6 +253,9 @@ pub struct Verdict {
     pub share: Bytes,
     /// What decided that.
     pub bound: Bound,
+    /// The slice that holds it to that, if it is full, and not the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<CgroupPath>,
     /// Kept in any case.
     pub floor: Bytes,
     /// Hard limit (memory.max), if any.
@@ -270,34 +274,6 @@ pub struct Verdict {
     pub reason: Reason,
 }
 
-/// How the capacity was computed: total − host − headroom.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CapacityAccount {
-    /// `MemTotal`.
-    pub total: Bytes,
-    /// Used by the kernel and by small units: not ours to share out.
-    pub host: Bytes,
-    /// Kept free.
-    pub headroom: Bytes,
-    /// What is shared out.
-    pub capacity: Bytes,
-    /// What is asked for.
-    pub demand: Bytes,
-}
-
-impl CapacityAccount {
-    /// Whether more is asked for than there is.
-    pub fn is_contended(&self) -> bool {
-        self.demand > self.capacity
-    }
-
-    /// Whether contention is so near that a burst could bring it about: demand above four fifths
-    /// of the capacity.
-    pub fn is_near_contention(&self) -> bool {
-        self.demand.0 / 4 > self.capacity.0 / 5
-    }
-}
-
 /// The result of one decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -305,6 +281,9 @@ pub struct Plan {
     pub at: Millis,
     /// The capacity and how it came about.
     pub account: CapacityAccount,
+    /// Slices with limits of their own, the innermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slices: Vec<SliceAccount>,
     /// Whether the kernel took memory by itself of late although all that is asked for is there: somebody's page cache
     /// crowds out that of others.
     #[serde(default)]

@@ -4,7 +4,14 @@
 //! ends. *Host* is what the kernel and units too small to count hold and reclaim cannot give back:
 //! used memory that no listed group holds, less the page cache outside of them.
 
-use ctlmgr_model::{Bytes, CapacityAccount, MemorySettings, Snapshot};
+use ctlmgr_model::{Bytes, CapacityAccount, Group, Knob, MemorySettings, SliceAccount, Snapshot};
+
+use crate::state::State;
+use crate::verdict::Party;
+
+/// So much of a slice's limit is shared out to nobody, one part in …: where all of it is protected the kernel
+/// takes from whom it likes.
+const SLACK: u64 = 32;
 
 /// The account of a snapshot, for `demand` asked in all.
 pub(crate) fn account(
@@ -29,6 +36,55 @@ pub(crate) fn account(
         capacity: host.mem_total - unlisted - headroom,
         demand,
     }
+}
+
+/// Slices that may hold no more than so much, with somebody below them, the innermost first; and what is asked of the
+/// host, where they let no more through than they can hold.
+pub(crate) fn slices(
+    state: &State,
+    snapshot: &Snapshot,
+    parties: &[Party<'_>],
+) -> (Vec<SliceAccount>, Bytes) {
+    let total = snapshot.host.mem_total;
+    let limited = snapshot.ancestors.iter().filter_map(|a| Some((a, limit(state, a, total)?)));
+    let mut limited: Vec<(&Group, Bytes)> = limited.collect();
+    limited.sort_by_key(|(slice, _)| std::cmp::Reverse(slice.path.ancestors().count()));
+    let mut demands: Vec<Bytes> = parties.iter().map(|p| p.estimate.demand).collect();
+    let mut slices = Vec::with_capacity(limited.len());
+    for (group, limit) in limited {
+        let mut slice = below(group, limit, parties);
+        let members: Vec<usize> =
+            (0..parties.len()).filter(|i| slice.holds(&parties[*i].group.path)).collect();
+        slice.demand = members.iter().map(|i| demands[*i]).sum();
+        let mut over = slice.demand - slice.most;
+        for index in members {
+            let less = over.min(demands[index]);
+            (demands[index], over) = (demands[index] - less, over - less);
+        }
+        slices.push(slice);
+    }
+    (slices, demands.into_iter().sum())
+}
+
+/// What others let it hold, if that is less than the host has.
+fn limit(state: &State, slice: &Group, total: Bytes) -> Option<Bytes> {
+    let high = slice.memory.high.bytes().filter(|_| state.ours(slice, Knob::MemoryHigh).is_none());
+    let limits = slice.memory.max.bytes().into_iter().chain(high);
+    limits.min().filter(|limit| *limit < total)
+}
+
+fn below(slice: &Group, limit: Bytes, parties: &[Party<'_>]) -> SliceAccount {
+    // Page cache and slab that removed containers have left there go when they are in the way.
+    let bound = |group: &Group| {
+        let memory = &group.memory;
+        memory.anon + memory.shmem + memory.kernel
+    };
+    let is_below =
+        |p: &&Party<'_>| p.group.path != slice.path && p.group.path.is_within(&slice.path);
+    let of_parties: Bytes = parties.iter().filter(is_below).map(|p| bound(p.group)).sum();
+    let most = limit - (bound(slice) - of_parties);
+    let capacity = most - Bytes(limit.0 / SLACK);
+    SliceAccount { path: slice.path.clone(), most, capacity, demand: Bytes::ZERO }
 }
 
 #[cfg(test)]

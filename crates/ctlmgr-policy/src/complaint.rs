@@ -97,6 +97,7 @@ fn refused_floors(state: &State, account: &CapacityAccount, parties: &[Party<'_>
         name: &p.name,
         weight: p.entitlement.weight,
         amount: floor(p),
+        from: &p.entitlement.floor_from,
     });
     let (_, refused) = grant(state, account, floors.collect());
     let named = refused.iter().take(NAMED).map(Refused::words);

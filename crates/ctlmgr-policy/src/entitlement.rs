@@ -12,6 +12,9 @@ use ctlmgr_model::{Bytes, Character, ClassName, Settings, Source, Weight, Worklo
 /// No workload lives with less: whoever promises less meant another unit.
 const LEAST: Bytes = Bytes::mib(1);
 
+/// Where a promise comes from that dockerd tells of.
+const RESERVATION: &str = "--memory-reservation";
+
 /// Weight, promise and floor of one workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entitlement {
@@ -25,8 +28,12 @@ pub struct Entitlement {
     pub weight_from: String,
     /// Memory promised.
     pub promise: Option<Bytes>,
+    /// Where the promise comes from, if there is one.
+    pub promise_from: String,
     /// Memory kept in any case.
     pub floor: Bytes,
+    /// Where the floor comes from, if there is one.
+    pub floor_from: String,
     /// Labels that could not be understood.
     pub complaints: Vec<String>,
 }
@@ -41,8 +48,14 @@ pub fn entitlement(settings: &Settings, workload: &Workload) -> Entitlement {
             result.weight_from = format!("rule at {}", rule.origin);
             result.class.clone_from(&rule.effect.class);
         }
-        result.promise = rule.effect.promise.or(result.promise);
-        result.floor = rule.effect.floor.unwrap_or(result.floor);
+        if let Some(promise) = rule.effect.promise {
+            result.promise = Some(promise);
+            result.promise_from = format!("rule at {}", rule.origin);
+        }
+        if let Some(floor) = rule.effect.floor {
+            result.floor = floor;
+            result.floor_from = format!("rule at {}", rule.origin);
+        }
         result.managed = rule.effect.managed.unwrap_or(result.managed);
     }
     result
@@ -51,7 +64,11 @@ pub fn entitlement(settings: &Settings, workload: &Workload) -> Entitlement {
 impl Entitlement {
     fn by_default(settings: &Settings, workload: &Workload) -> Self {
         let (managed, promise) = match &workload.source {
-            Source::Container(facts) => (settings.manage_containers, facts.reservation),
+            Source::Container(facts) => {
+                // As dockerd has it: zero promises nothing.
+                let reservation = facts.reservation.filter(|p| *p > Bytes::ZERO);
+                (settings.manage_containers, reservation)
+            }
             Source::Unit(_) => (true, None),
         };
         Entitlement {
@@ -60,7 +77,9 @@ impl Entitlement {
             class: None,
             weight_from: "default".to_owned(),
             promise,
+            promise_from: promise.map_or_else(String::new, |_| RESERVATION.to_owned()),
             floor: Bytes::ZERO,
+            floor_from: String::new(),
             complaints: Vec::new(),
         }
     }
@@ -68,9 +87,10 @@ impl Entitlement {
     /// The same on a host of this size: more than all of it cannot be promised.
     pub(crate) fn within(mut self, total: Bytes, name: &WorkloadName) -> Self {
         if let Some(promise) = self.promise.filter(|p| *p > total) {
-            let text =
-                format!("{name}: promised {promise}, taken for {total}: the host has no more");
-            self.complaints.push(text);
+            self.complaints.push(format!(
+                "{name}: promised {promise} ({}), taken for {total}: the host has no more",
+                self.promise_from
+            ));
             self.promise = Some(total);
         }
         self
@@ -99,9 +119,10 @@ impl Entitlement {
             Ok(bytes) if bytes > Bytes::ZERO && bytes < LEAST => Err("less than 1 MiB"),
             other => other.map_err(|_| "no amount of memory"),
         };
-        let promise = self.read(workload, "ctlmgr.memory.promise", amount).or(self.promise);
-        // As dockerd has it: nothing is promised.
-        self.promise = promise.filter(|p| *p > Bytes::ZERO);
+        if let Some(promise) = self.read(workload, "ctlmgr.memory.promise", amount) {
+            self.promise = Some(promise).filter(|p| *p > Bytes::ZERO);
+            self.promise_from = format!("label ctlmgr.memory.promise={promise}");
+        }
         let flag = |text: &str| bool::from_str(text).map_err(|_| "neither true nor false");
         self.managed = self.read(workload, "ctlmgr.managed", flag).unwrap_or(self.managed);
         // Of no matter here; but this is where garbage in a label is named.

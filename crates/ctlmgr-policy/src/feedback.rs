@@ -24,6 +24,7 @@
 //! floor, and [`LEAST`] of the share; of who is little known ([`Heat::known`]) little more than m₀. Who uses
 //! more than was promised, or without a promise more than it did of late, does not get below m₀: it has
 //! no claim to relief from that, nor has a unit that nobody asked to manage: cold, it gives like others. U is found by bisection, because the sum does not fall as U rises.
+//! What one full slice has not is shared by those below it alone, who have nothing from those elsewhere.
 //! Everybody else keeps its share: who has all it needs does not lose it because others suffer. Where
 //! floors do not fit nobody with a floor is left to give, and nothing is corrected.
 //!
@@ -33,10 +34,13 @@
 //! it needs; who uses more than its due, and a unit, gains nothing; who is not known loses nothing; nobody who does not
 //! give way by weight is moved.
 
+use std::collections::BTreeMap;
+
 use ctlmgr_model::{Bound, Bytes, Controller, Percent, VerdictKind};
 
 use crate::demand::basis;
 use crate::heat::Heat;
+use crate::nested::Nested;
 use crate::share::{Claim, Share};
 use crate::verdict::Party;
 
@@ -72,16 +76,32 @@ pub(crate) fn lifts(
     controller: Controller,
     parties: &[Party<'_>],
     claims: &[Claim],
-    shares: &[&Share],
+    division: &Nested,
 ) -> Vec<f64> {
     let mut lifts = vec![1.0; parties.len()];
-    let may_move: Vec<usize> =
-        (0..parties.len()).filter(|i| gives_way(&parties[*i], shares[*i])).collect();
+    let Nested { shares, held_by, .. } = division;
+    let mut pools: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
+    for i in (0..parties.len()).filter(|i| gives_way(&parties[*i], &shares[*i])) {
+        pools.entry(held_by[i]).or_default().push(i);
+    }
+    for may_move in pools.values() {
+        lift_pool(controller, (parties, claims, shares), may_move, &mut lifts);
+    }
+    lifts
+}
+
+/// Of those who share what one slice, or the host, has not.
+fn lift_pool(
+    controller: Controller,
+    (parties, claims, shares): (&[Party<'_>], &[Claim], &[Share]),
+    may_move: &[usize],
+    lifts: &mut [f64],
+) {
     // What units feel is no reason to take from anybody, and idle ones say nothing of how workloads differ.
     let is_one = |i: &&usize| parties[**i].kind == VerdictKind::Workload;
     let heats = may_move.iter().filter(is_one).map(|i| parties[*i].estimate.heat);
     let Some(of_all) = Heat::of_all(heats).filter(|_| controller != Controller::Shares) else {
-        return lifts;
+        return;
     };
     let sufferer = |i: &usize| {
         let own = parties[*i].estimate.heat;
@@ -104,7 +124,6 @@ pub(crate) fn lifts(
     for s in sufferers {
         lifts[s.index] = s.need * (1.0 - s.missing(level)) / s.share;
     }
-    lifts
 }
 
 /// The level at which as much is missing as before.
@@ -138,9 +157,9 @@ fn amount(bytes: Bytes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::share::divide;
+    use crate::nested::{Place, divide_nested};
     use crate::testing::{container, party};
-    use ctlmgr_model::{Millis, Weight, Workload};
+    use ctlmgr_model::{CgroupPath, Millis, SliceAccount, Weight, Workload};
     use proptest::prelude::*;
 
     /// A promise, a need, a floor, a weight, and a heat if it is known.
@@ -152,10 +171,18 @@ mod tests {
         weight: u16,
         heat: Option<f64>,
         is_unit: bool,
+        slice: &'static str,
     }
 
-    const PLAIN: One =
-        One { promise: 400, need: 400, floor: 0, weight: 100, heat: None, is_unit: false };
+    const PLAIN: One = One {
+        promise: 400,
+        need: 400,
+        floor: 0,
+        weight: 100,
+        heat: None,
+        is_unit: false,
+        slice: "a.slice",
+    };
 
     fn hot(heat: f64) -> One {
         One { heat: Some(heat), ..PLAIN }
@@ -168,10 +195,22 @@ mod tests {
 
     /// Shares before and after, in bytes.
     fn corrected(capacity: Bytes, list: &[One]) -> Vec<(Bytes, Bytes)> {
+        corrected_below(capacity, list, &[])
+    }
+
+    /// The same where slices hold no more than so much.
+    fn corrected_below(
+        capacity: Bytes,
+        list: &[One],
+        slices: &[SliceAccount],
+    ) -> Vec<(Bytes, Bytes)> {
         let workloads: Vec<Workload> = (1u64..)
             .zip(list)
             .map(|(id, one)| {
-                container("w", id, Bytes::mib(one.need), Some(Bytes::mib(one.promise)))
+                let promise = Some(Bytes::mib(one.promise));
+                let mut workload = container("w", id, Bytes::mib(one.need), promise);
+                workload.group.path = CgroupPath::new(one.slice).child(&id.to_string());
+                workload
             })
             .collect();
         let parties: Vec<_> = workloads
@@ -195,10 +234,12 @@ mod tests {
             max: None,
         };
         let claims: Vec<_> = list.iter().enumerate().map(claim).collect();
-        let division = divide(capacity, &claims).unwrap();
-        let shares: Vec<_> = division.shares.iter().collect();
-        let lifts = lifts(Controller::Both, &parties, &claims, &shares);
-        let after = |(share, lift): (&&Share, f64)| {
+        let places: Vec<Place<'_>> =
+            parties.iter().map(|p| Place { path: &p.group.path, is_managed: true }).collect();
+        let division = divide_nested(capacity, &claims, &places, slices).unwrap();
+        let lifts = lifts(Controller::Both, &parties, &claims, &division);
+        let shares = division.shares;
+        let after = |(share, lift): (&Share, f64)| {
             (share.share_bytes, crate::demand::lifted(share.share_bytes, lift))
         };
         shares.iter().zip(lifts).map(after).collect()
@@ -215,6 +256,24 @@ mod tests {
         // However far apart they are, the cold one keeps something.
         let far = mib(&corrected(Bytes::mib(600), &[hot(0.5), hot(50.0)]));
         assert!(far[0] > 200 && far[1] < 400 && far[0] + far[1] == 600, "{far:?}");
+    }
+
+    /// Whoever gives way in one slice has nothing from those in another.
+    #[test]
+    fn slices_that_are_full_exchange_nothing() {
+        let slice = |path: &str| {
+            let (path, capacity) = (CgroupPath::new(path), Bytes::mib(500));
+            SliceAccount { path, most: capacity, capacity, demand: Bytes::mib(800) }
+        };
+        let heavy = One { weight: 300, ..hot(2.0) };
+        let (a, b) = ([heavy, hot(2.0)], hot(0.1));
+        let others = [One { slice: "b.slice", ..b }, One { slice: "b.slice", ..b }];
+        let roomy = Bytes::mib(4000);
+        let alone = mib(&corrected_below(roomy, &a, &[slice("a.slice")]));
+        let list = [&a[..], &others[..]].concat();
+        let both = mib(&corrected_below(roomy, &list, &[slice("a.slice"), slice("b.slice")]));
+        assert_eq!(both[..2], alone[..]);
+        assert_eq!(both[2..], [250, 250]);
     }
 
     #[test]
@@ -279,7 +338,7 @@ mod tests {
         (50u64..900, 50u64..150, 0u64..60, 1u16..1000, heat, any::<bool>()).prop_map(
             |(promise, used_pct, floor_pct, weight, heat, is_unit)| {
                 let need = (promise * used_pct / 100).max(1);
-                One { promise, need, floor: need * floor_pct / 60, weight, heat, is_unit }
+                One { promise, need, floor: need * floor_pct / 60, weight, heat, is_unit, ..PLAIN }
             },
         )
     }

@@ -29,6 +29,8 @@ pub(crate) struct Floor<'a> {
     pub name: &'a WorkloadName,
     pub weight: Weight,
     pub amount: Bytes,
+    /// Where it was asked for.
+    pub from: &'a str,
 }
 
 /// A floor that cannot be hard.
@@ -69,14 +71,14 @@ pub(crate) fn grant<'a>(
 impl Refused<'_> {
     /// For the operator.
     pub fn words(&self) -> String {
-        let Refused { floor: Floor { name, amount, .. }, given, most } = *self;
+        let Refused { floor: Floor { name, amount, from, .. }, given, most } = *self;
         let left = most - given;
         let others = match given {
             Bytes::ZERO => String::new(),
             given => format!(", and floors of more weight or age have {given} of it"),
         };
         format!(
-            "{name}: a floor of {amount} is refused as hard protection: {most} can be covered{others}; it or they would \
+            "{name}: a floor of {amount} ({from}) is refused as hard protection: {most} can be covered{others}; it or they would \
              have to give {}; until then memory.low keeps it as far as it can",
             amount - left
         )
@@ -103,7 +105,7 @@ mod tests {
             .collect();
         let floors = groups.iter().zip(&names).zip(list).map(|((group, name), (mib, weight))| {
             let weight = Weight::new(i64::from(*weight)).unwrap();
-            Floor { group, name, weight, amount: Bytes::mib(*mib) }
+            Floor { group, name, weight, amount: Bytes::mib(*mib), from: "rule at t:1" }
         });
         let account = account(Bytes::mib(capacity));
         let (hard, refused) = grant(&State::default(), &account, floors.collect());
@@ -118,7 +120,7 @@ mod tests {
         assert_eq!(
             refused,
             [
-                "w2: a floor of 200 MiB is refused as hard protection: 800 MiB can be covered, and floors of more weight \
+                "w2: a floor of 200 MiB (rule at t:1) is refused as hard protection: 800 MiB can be covered, and floors of more weight \
               or age have 700 MiB of it; it or they would have to give 100 MiB; until then memory.low keeps it as far \
               as it can"
             ]
@@ -126,7 +128,7 @@ mod tests {
         let (hard, refused) = granted(&[(900, 1000), (300, 5)], 1000);
         assert_eq!(hard, ["w1"], "it would not fit alone");
         assert!(
-            refused[0].starts_with("w0: a floor of 900 MiB")
+            refused[0].starts_with("w0: a floor of 900 MiB (")
                 && !refused[0].contains("of more weight")
         );
     }

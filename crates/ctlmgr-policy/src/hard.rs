@@ -35,6 +35,7 @@ pub(crate) fn hard<'a>(
         name: &p.name,
         weight: p.entitlement.weight,
         amount: floor(p, v),
+        from: &p.entitlement.floor_from,
     });
     let (floors, _) = grant(state, account, floors.collect());
     let (lightest, by_weight) = harden(scene, given(state, snapshot, &floors));

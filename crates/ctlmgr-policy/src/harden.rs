@@ -40,7 +40,10 @@ const STEP: Bytes = Bytes::mib(8);
 pub(crate) fn harden(scene: &Scene<'_, '_>, floors: Bytes) -> (Weight, BTreeMap<CgroupId, Bytes>) {
     let is_meant =
         |k: &&Keeping<'_, '_>| k.party.kind == VerdictKind::Workload && !k.party.is_untold();
-    let workloads: Vec<&Keeping<'_, '_>> = scene.all.iter().filter(is_meant).collect();
+    // In a full slice the kernel heeds memory.low, and would have to kill where all is hard.
+    let is_open = |k: &&Keeping<'_, '_>| !scene.is_in_full_slice(k.party.group);
+    let workloads: Vec<&Keeping<'_, '_>> =
+        scene.all.iter().filter(is_meant).filter(is_open).collect();
     let least = Bytes(scene.account.capacity.0 / NOTEWORTHY);
     let large = workloads.iter().filter(|k| k.party.estimate.demand >= least);
     let Some(lightest) = large.map(|k| weight(k)).min() else {

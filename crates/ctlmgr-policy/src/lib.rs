@@ -25,6 +25,7 @@ mod kill;
 mod ladder;
 mod linear;
 mod memory;
+pub mod nested;
 mod oomd;
 mod order;
 pub mod pins;

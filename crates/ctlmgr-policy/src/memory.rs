@@ -25,10 +25,12 @@ use std::collections::BTreeSet;
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, OnOverride,
-    PageAging, Plan, Reason, Rung, Settings, Snapshot, Source, Step, Verdict, VerdictKind,
+    PageAging, Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Verdict,
+    VerdictKind,
 };
 
 use crate::aging::age;
+use crate::capacity;
 use crate::complaint::{complaints, overridden, troubles};
 use crate::cover;
 use crate::crowding::{crowding, is_filling, is_robbed};
@@ -55,16 +57,16 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
         state.note_overridden(overridden(&state, snapshot));
     }
     let parties = parties(settings, &state, snapshot);
-    let demand = parties.iter().map(|p| p.estimate.demand).sum();
-    let account = crate::capacity::account(&settings.memory, snapshot, demand);
+    let (slices, demand) = capacity::slices(&state, snapshot, &parties);
+    let account = capacity::account(&settings.memory, snapshot, demand);
     let mut complaints = complaints(settings, &state, snapshot, &parties);
     complaints.extend(troubles(settings, &state, snapshot, &account, &parties));
     let controller = settings.memory.controller;
-    let mut verdicts = verdicts(controller, &account, &parties, &mut complaints);
+    let mut verdicts = verdicts(controller, (&account, &slices), &parties, &mut complaints);
     let (is_filling, is_robbed) = (is_filling(&state, &parties), is_robbed(&parties));
     state.tension = state.tension.next(&account, Now { snapshot, is_filling, is_robbed });
     state.thawed_at.retain(|_, at| snapshot.at.since(*at) < AWAKE);
-    let context = Context { settings, state: &state, snapshot, account: &account };
+    let context = Context { settings, state: &state, snapshot, account: &account, slices: &slices };
     let Chosen { steps, braked, probes } = context.choose(&parties, &verdicts);
     context.mark_rungs(&mut verdicts, &steps, &braked);
     for (id, probe) in probes {
@@ -74,7 +76,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     state.braked = braked;
     let is_swept = !account.is_contended() && state.tension.is_swept(snapshot.at);
     complaints.extend(crowding(&parties).filter(|_| is_swept));
-    let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account, is_swept };
+    let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account, slices, is_swept };
     (plan, state)
 }
 
@@ -94,6 +96,7 @@ struct Context<'a> {
     state: &'a State,
     snapshot: &'a Snapshot,
     account: &'a CapacityAccount,
+    slices: &'a [SliceAccount],
 }
 
 impl<'a> Context<'a> {
@@ -111,8 +114,9 @@ impl<'a> Context<'a> {
             .filter(|(p, _)| p.entitlement.managed)
             .map(|(party, v)| (Keeping { party, share: v.share, lift_pct: v.lift_pct }, v))
             .unzip();
-        let Context { settings, state, snapshot, account } = *self;
-        let scene = Scene { settings: &settings.memory, account, state, snapshot, all: &all };
+        let Context { settings, state, snapshot, account, slices } = *self;
+        let scene =
+            Scene { settings: &settings.memory, account, state, snapshot, all: &all, slices };
         let ladder = Ladder::climb(&scene, &verdicts, self.may_take());
         let workloads: Vec<_> = all
             .iter()
@@ -242,7 +246,15 @@ impl<'a> Context<'a> {
             false => low,
         };
         let reserved = verdict.promise.unwrap_or_default().min(users);
-        if self.account.is_contended() { verdict.share } else { verdict.share.max(reserved) }
+        // A full slice has to share out what it has, like a contended host.
+        match self.account.is_contended() || self.is_in_full_slice(&verdict.path) {
+            true => verdict.share,
+            false => verdict.share.max(reserved),
+        }
+    }
+
+    fn is_in_full_slice(&self, path: &CgroupPath) -> bool {
+        self.slices.iter().any(|slice| slice.is_full() && slice.holds(path))
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and
@@ -274,8 +286,10 @@ impl<'a> Context<'a> {
     fn protect_one(&self, knob: Knob, wanted: &Wanted<'a>) -> Option<Step> {
         let observed = read(wanted.group, knob);
         let to = wanted.amount.page_floor();
-        // A floor is what was said, however small.
-        let band = match wanted.is_said {
+        // A floor is what was said, however small. And in a full slice nobody may be protected at the cost of the little
+        // that the kernel must find there.
+        let is_tight = to < observed && self.is_in_full_slice(&wanted.group.path);
+        let band = match wanted.is_said || is_tight {
             true => observed.scaled(self.settings.memory.hysteresis),
             false => {
                 let turns = self.state.turns(wanted.group, knob);
@@ -678,7 +692,8 @@ mod tests {
         let tight = host(M(1300), pair(M(500), M(500)).workloads, Vec::new());
         let (plan, _) = decide(&settings, State::default(), &tight);
         assert_eq!(min(&plan), 2, "of one, and what covers it");
-        let refused = |c: &&String| c.starts_with("large: a floor of 480 MiB is refused");
+        let refused =
+            |c: &&String| c.starts_with("large: a floor of 480 MiB (rule at t:1) is refused");
         assert_eq!(plan.complaints.iter().filter(refused).count(), 1, "{:?}", plan.complaints);
         let mut roomy = host(M(1400), tight.workloads.clone(), Vec::new());
         let (plan, mut state) = decide(&settings, State::default(), &roomy);
@@ -824,8 +839,43 @@ mod tests {
             _ => None,
         });
         assert_eq!(min, Some(M(6)));
-        let complaint = plan.complaints.iter().find(|c| c.contains("promised 8 TiB"));
-        assert!(complaint.is_some_and(|c| c.contains("large")), "{:?}", plan.complaints);
+        let is_named = |plan: &Plan, from: &str| {
+            let text = format!("large: promised 8 TiB ({from}), taken for");
+            plan.complaints.iter().any(|c| c.starts_with(&text))
+        };
+        assert!(is_named(&plan, "label ctlmgr.memory.promise=8 TiB"), "{:?}", plan.complaints);
+        let effect = ctlmgr_model::RuleEffect { promise: Some(M(8 << 20)), ..Default::default() };
+        settings.rules.push(ctlmgr_model::Rule { effect, ..floor_of("large", M(0)) });
+        let (plan, _) = decide(&settings, State::default(), &snapshot);
+        assert!(is_named(&plan, "rule at t:1"), "{:?}", plan.complaints);
+    }
+
+    #[test]
+    fn a_full_slice_shares_out_what_it_may_hold_however_much_the_host_has() {
+        let mut heavy = container("heavy", 11, M(500), Some(M(600)));
+        let light = container("light", 12, M(500), Some(M(600)));
+        let Source::Container(facts) = &mut heavy.source else { unreachable!() };
+        facts.labels.insert("ctlmgr.weight".into(), "400".into());
+        let mut snapshot = host(M(8000), vec![heavy, light], Vec::new());
+        let low = |plan: &Plan, id| {
+            plan.steps.iter().find_map(|s| match s.action {
+                Action::Set { knob: Knob::MemoryLow, to, .. } if s.id == CgroupId(id) => Some(to),
+                _ => None,
+            })
+        };
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
+        assert_eq!((low(&plan, 11), low(&plan, 12)), (Some(M(500)), Some(M(500))));
+        snapshot.ancestors[0].memory.max = ctlmgr_model::Limit::Bytes(M(768));
+        // dockerd has written what was reserved: as much as the slice may hold is hard to keep for both.
+        snapshot.workloads.iter_mut().for_each(|w| w.group.memory.low = M(600));
+        let (plan, _) = decide(&settings(), State::default(), &snapshot);
+        assert!(!plan.account.is_contended());
+        assert_eq!((low(&plan, 11), low(&plan, 12)), (Some(M(500)), Some(M(244))));
+        let light = plan.verdicts.iter().find(|v| v.name.0 == "light").unwrap();
+        assert!(
+            light.reason.0.starts_with("1000 MiB is asked for and 744 MiB is there in /a.slice")
+        );
+        assert!(plan.steps.iter().all(|s| s.rung == Rung::Protect), "{:?}", plan.steps);
     }
 
     #[test]

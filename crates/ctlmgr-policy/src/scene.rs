@@ -15,7 +15,7 @@
 
 use ctlmgr_model::{
     Bytes, CapacityAccount, CgroupId, Group, HostSample, Knob, MemorySettings, Millis, Percent,
-    Snapshot, Source, VerdictKind,
+    SliceAccount, Snapshot, Source, VerdictKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -239,6 +239,7 @@ pub(crate) struct Scene<'a, 's> {
     pub snapshot: &'s Snapshot,
     /// Every managed party, bystanders included.
     pub all: &'s [Keeping<'a, 's>],
+    pub slices: &'s [SliceAccount],
 }
 
 impl<'a, 's> Scene<'a, 's> {
@@ -264,6 +265,11 @@ impl<'a, 's> Scene<'a, 's> {
         let mean = Bytes(crowds().sum::<Bytes>().0 / count);
         let least = Bytes(self.snapshot.host.mem_total.0 / SMALL);
         crowd(keeping.party) >= mean.max(least)
+    }
+
+    /// Whether it lies below a slice that is full by itself.
+    pub(crate) fn is_in_full_slice(&self, group: &Group) -> bool {
+        self.slices.iter().any(|slice| slice.is_full() && slice.holds(&group.path))
     }
 
     /// Whether memory was contended of late.

@@ -1,16 +1,15 @@
 //! From a snapshot to shares: who takes part, what each asks for, what each may keep and why.
 
-use std::collections::BTreeMap;
-
 use ctlmgr_model::{
-    Bound, Bytes, CapacityAccount, Controller, Group, Percent, Reason, Settings, Snapshot, Source,
-    Verdict, VerdictKind, Weight, Workload, WorkloadName,
+    Bound, Bytes, CapacityAccount, Controller, Group, Percent, Reason, Settings, SliceAccount,
+    Snapshot, Source, Verdict, VerdictKind, Weight, Workload, WorkloadName,
 };
 
 use crate::demand::{Estimate, LIVING, basis, lifted};
 use crate::entitlement::{Entitlement, entitlement};
 use crate::feedback::lifts;
-use crate::share::{Claim, Division, MAX_BYTES, Share, ShareError, divide};
+use crate::nested::{Nested, Place, divide_nested};
+use crate::share::{Claim, MAX_BYTES, Share, ShareError};
 use crate::state::State;
 
 /// A participant in the division: a managed workload or a bystander.
@@ -25,6 +24,10 @@ pub(crate) struct Party<'a> {
 }
 
 impl Party<'_> {
+    fn place(&self) -> Place<'_> {
+        Place { path: &self.group.path, is_managed: self.entitlement.managed }
+    }
+
     /// Whether it is a container of which dockerd has not told: what it was promised is not known.
     pub fn is_untold(&self) -> bool {
         let source = self.workload.map(|w| &w.source);
@@ -72,7 +75,9 @@ fn of_bystander(settings: &Settings, group: &Group, estimate: &Estimate) -> Enti
         class: None,
         weight_from: "bystanders.weight".to_owned(),
         promise: None,
+        promise_from: String::new(),
         floor: rules.floor.max(kept),
+        floor_from: "bystanders.floor".to_owned(),
         complaints: Vec::new(),
     }
 }
@@ -101,26 +106,31 @@ fn claim(controller: Controller, party: &Party<'_>, index: usize) -> Claim {
 /// What everybody may keep, and why.
 pub(crate) fn verdicts(
     controller: Controller,
-    account: &CapacityAccount,
+    (account, slices): (&CapacityAccount, &[SliceAccount]),
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
     let mut claims: Vec<Claim> =
         parties.iter().enumerate().map(|(i, p)| claim(controller, p, i)).collect();
-    let (lifts, division) = match corrected(controller, account, parties, &mut claims) {
+    let (lifts, division) = match corrected(controller, (account, slices), parties, &mut claims) {
         Ok(both) => both,
         Err(error) => {
             complaints.push(format!("no shares: {error}"));
             return Vec::new();
         }
     };
-    if division.unmet_floor_bytes > Bytes::ZERO {
-        complaints.push(format!("floors exceed the capacity by {}", division.unmet_floor_bytes));
+    let Nested { shares, held_by, unmet_in_slices, unmet_floor_bytes } = division;
+    if unmet_floor_bytes > Bytes::ZERO {
+        complaints.push(format!("floors exceed the capacity by {unmet_floor_bytes}"));
     }
-    let shares = in_order(&division, &claims);
-    let all = claims.iter().zip(parties).zip(shares).zip(&lifts);
-    all.map(|(((claim, party), share), lift)| {
-        verdict(account, &Divided { party, claim, share, lift_pct: lift_pct(*lift) })
+    let unmet = slices.iter().zip(unmet_in_slices).filter(|(_, unmet)| *unmet > Bytes::ZERO);
+    complaints.extend(unmet.map(|(slice, unmet)| {
+        format!("floors below {} exceed its {} by {unmet}", slice.path, slice.capacity)
+    }));
+    let all = claims.iter().zip(parties).zip(shares.iter().zip(held_by)).zip(&lifts);
+    all.map(|(((claim, party), (share, held_by)), lift)| {
+        let slice = held_by.map(|number| &slices[number]);
+        verdict(account, &Divided { party, claim, share, slice, lift_pct: lift_pct(*lift) })
     })
     .collect()
 }
@@ -128,25 +138,21 @@ pub(crate) fn verdicts(
 /// Shares by weight and size, corrected by feedback; and what it multiplied each with.
 fn corrected(
     controller: Controller,
-    account: &CapacityAccount,
+    (account, slices): (&CapacityAccount, &[SliceAccount]),
     parties: &[Party<'_>],
     claims: &mut [Claim],
-) -> Result<(Vec<f64>, Division), ShareError> {
-    let division = divide(account.capacity, claims)?;
-    let lifts = lifts(controller, parties, claims, &in_order(&division, claims));
+) -> Result<(Vec<f64>, Nested), ShareError> {
+    let places: Vec<Place<'_>> = parties.iter().map(Party::place).collect();
+    let divide = |claims: &[Claim]| divide_nested(account.capacity, claims, &places, slices);
+    let division = divide(claims)?;
+    let lifts = lifts(controller, parties, claims, &division);
     if lifts.iter().all(|l| lift_pct(*l) == 100) {
         return Ok((lifts, division));
     }
     for (claim, lift) in claims.iter_mut().zip(&lifts) {
         claim.basis = lifted(claim.basis, *lift).min(MAX_BYTES);
     }
-    Ok((lifts, divide(account.capacity, claims)?))
-}
-
-/// Shares come back sorted by the unique name of the claim.
-fn in_order<'a>(division: &'a Division, claims: &[Claim]) -> Vec<&'a Share> {
-    let by_name: BTreeMap<&str, _> = division.shares.iter().map(|s| (s.name.as_str(), s)).collect();
-    claims.iter().map(|c| by_name[c.name.as_str()]).collect()
+    Ok((lifts, divide(claims)?))
 }
 
 /// What came of the division for one.
@@ -154,11 +160,13 @@ struct Divided<'a, 'b> {
     party: &'b Party<'a>,
     claim: &'b Claim,
     share: &'b Share,
+    /// The full slice that holds it to its share.
+    slice: Option<&'b SliceAccount>,
     lift_pct: u32,
 }
 
 fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
-    let Divided { party, claim, share, lift_pct } = *divided;
+    let Divided { party, claim, share, slice, lift_pct } = *divided;
     let memory = &party.group.memory;
     Verdict {
         name: party.name.clone(),
@@ -173,6 +181,7 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
         swapped: memory.swap,
         share: share.share_bytes,
         bound: share.bound,
+        slice: slice.map(|slice| slice.path.clone()),
         floor: claim.floor,
         max: claim.max,
         lift_pct,
@@ -203,7 +212,7 @@ fn percent(value: f32) -> Percent {
 }
 
 fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
-    let Divided { party, claim, share, lift_pct } = *divided;
+    let Divided { party, claim, share, slice, lift_pct } = *divided;
     let (share, bound) = (share.share_bytes, share.bound);
     if !party.entitlement.managed {
         return "not managed: left alone".to_owned();
@@ -234,9 +243,13 @@ fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
                     )
                 }
             };
+            let (demand, capacity, there) = match slice {
+                Some(slice) => (slice.demand, slice.capacity, format!("there in {}", slice.path)),
+                None => (account.demand, account.capacity, "there".to_owned()),
+            };
             format!(
-                "{} is asked for and {} is there: weight {} and {size}{felt} keep {share}, {kept} % of its need",
-                account.demand, account.capacity, party.entitlement.weight
+                "{demand} is asked for and {capacity} is {there}: weight {} and {size}{felt} keep {share}, {kept} % of its need",
+                party.entitlement.weight
             )
         }
     }

@@ -7,15 +7,17 @@
 //! [`Lru::Classic`] only above effective memory.low, under [`Lru::Mglru`] (as measured on 6.12)
 //! almost regardless of it. memory.reclaim on a slice takes from its children above their
 //! memory.low; memory.high slows growth down; memory.min always holds; who is frozen touches nothing. The disk
-//! serves so many faults a second; beyond that all wait longer.
+//! serves so many faults a second; beyond that all wait longer. Page cache of what is read once and never again goes first,
+//! and where swap is full nothing else can be taken.
 //!
 //! # What it does not
-//! Processors that are short: they are said to be busy, and nobody waits for one. Slab, page cache, nested slices, and MGLRU's habit of taking from one
+//! Processors that are short: they are said to be busy, and nobody waits for one. Slab, page cache that is read again, nested slices, kills for want of memory (who wants more
+//! than there is waits), and MGLRU's habit of taking from one
 //! cgroup after the other. It shows whether a controller settles, not how fast a disk is.
 
 use std::collections::BTreeMap;
 
-use crate::set::{FAULT_SECS, Set, take};
+use crate::set::{FAULT_SECS, Set, take, take_alike};
 use ctlmgr_model::{
     Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Io, Knob,
     Limit, LruFlavour, MemorySample, Millis, Oomd, Outcome, Percent, Plan, Pressure, PressureLine,
@@ -50,6 +52,8 @@ pub struct Kernel {
     pub sets: Vec<Set>,
     /// Page aging.
     pub lru: Lru,
+    /// Swap; without end if not said.
+    pub swap: Option<Bytes>,
     /// Faults that the disk serves in a second.
     pub faults_per_sec: f64,
     /// Standstill of the whole above which systemd-oomd kills, where it runs.
@@ -82,6 +86,7 @@ impl Kernel {
             own: Bytes::mib(150),
             sets,
             lru,
+            swap: None,
             faults_per_sec: f64::INFINITY,
             oomd_limit: None,
             has_psi: true,
@@ -97,6 +102,12 @@ impl Kernel {
     /// Free memory.
     pub fn free(&self) -> Bytes {
         self.total - self.own - self.sets.iter().map(|s| s.resident).sum()
+    }
+
+    /// What swap has room for.
+    pub fn swap_left(&self) -> Bytes {
+        let used = self.sets.iter().map(Set::in_swap).sum::<Bytes>();
+        self.swap.map_or(Bytes(u64::MAX), |swap| swap - used)
     }
 
     /// One second passes: sets touch what they want, global reclaim makes room.
@@ -118,6 +129,14 @@ impl Kernel {
             for (i, amount) in (first..last).zip(wanted) {
                 let free = self.free();
                 self.sets[i].gain(amount.min(free));
+            }
+        }
+        for i in 0..self.sets.len() {
+            let amount = self.sets[i].scan();
+            if amount > Bytes::ZERO {
+                self.make_room(amount + low_watermark);
+                let free = self.free();
+                self.sets[i].fill(amount.min(free));
             }
         }
         self.sets.iter_mut().for_each(Set::feel);
@@ -151,10 +170,17 @@ impl Kernel {
         };
         let (covered, covered_hard) = (self.slice_low, self.slice_min);
         let hard = |s: &Set| s.min.min(covered_hard);
-        let mut taken = take(&mut self.sets, blind, hard);
-        taken = taken + take(&mut self.sets, fair, |s| s.low.min(covered).max(hard(s)));
+        let left = self.swap_left();
+        // Where there is page cache to take, MGLRU takes of all alike: it goes from one cgroup to the next.
+        let mut taken = match self.cache() > Bytes::ZERO {
+            true => take_alike(&mut self.sets, blind, left, hard),
+            false => take(&mut self.sets, blind, left, hard),
+        };
+        let left = self.swap_left();
+        taken = taken + take(&mut self.sets, fair, left, |s| s.low.min(covered).max(hard(s)));
         // Best effort: what memory.low denied is taken all the same before an OOM.
-        taken = taken + take(&mut self.sets, missing - taken, hard);
+        let left = self.swap_left();
+        taken = taken + take(&mut self.sets, missing - taken, left, hard);
         self.global_reclaimed = self.global_reclaimed + taken;
     }
 
@@ -183,24 +209,31 @@ impl Kernel {
                 Action::Release { knob, prior, .. } => {
                     self.set_of(step.id).into_iter().for_each(|s| s.write(knob, prior));
                 }
-                Action::Reclaim { amount, .. } if is_slice => {
-                    let mut inside: Vec<Set> =
-                        self.sets.iter().filter(|s| s.managed).cloned().collect();
-                    take(&mut inside, amount, |s| s.low.max(s.min));
-                    for (old, new) in self.sets.iter_mut().filter(|s| s.managed).zip(inside) {
-                        *old = new;
+                Action::Reclaim { amount, only_cache, .. } => {
+                    let left = if only_cache { Bytes::ZERO } else { self.swap_left() };
+                    match is_slice {
+                        true => self.reclaim_below(amount, left),
+                        false => {
+                            let set = self.set_of(step.id).expect("the plan names an existing set");
+                            take(std::slice::from_mut(set), amount, left, |_| Bytes::ZERO);
+                        }
                     }
-                }
-                Action::Reclaim { amount, .. } => {
-                    let set = self.set_of(step.id).expect("the plan names an existing set");
-                    set.lose(amount.min(set.resident));
                 }
                 Action::Pin { .. } | Action::Unpin { .. } => {}
                 Action::Stop { .. } => {
                     let set = self.set_of(step.id).expect("the plan names an existing set");
-                    (set.wanted, set.resident) = (Bytes::ZERO, Bytes::ZERO);
+                    (set.wanted, set.resident, set.cache) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
                 }
             }
+        }
+    }
+
+    /// From what lies below the slice, which honours what is protected there.
+    fn reclaim_below(&mut self, amount: Bytes, swap_left: Bytes) {
+        let mut inside: Vec<Set> = self.sets.iter().filter(|s| s.managed).cloned().collect();
+        take(&mut inside, amount, swap_left, |s| s.low.max(s.min));
+        for (old, new) in self.sets.iter_mut().filter(|s| s.managed).zip(inside) {
+            *old = new;
         }
     }
 
@@ -226,6 +259,7 @@ impl Kernel {
                 memory: MemorySample {
                     low: self.slice_low,
                     min: self.slice_min,
+                    inactive_file: self.sets.iter().filter(|s| s.managed).map(|s| s.cache).sum(),
                     ..memory(managed)
                 },
                 activity: Activity::default(),
@@ -248,16 +282,20 @@ impl Kernel {
         Bytes(self.total.0 / 100)
     }
 
+    fn cache(&self) -> Bytes {
+        self.sets.iter().map(|s| s.cache).sum()
+    }
+
     fn host(&self) -> HostSample {
         HostSample {
             mem_total: self.total,
             mem_free: self.free(),
             watermark: self.watermark(),
-            mem_available: self.free(),
-            reclaimable_cache: Bytes::ZERO,
-            stolen: None,
-            swap_total: self.total,
-            swap_free: self.total,
+            mem_available: self.free() + self.cache(),
+            reclaimable_cache: self.cache(),
+            stolen: Some(self.global_reclaimed.0 / Bytes::PAGE.0),
+            swap_total: self.swap.unwrap_or(self.total),
+            swap_free: self.swap.map_or(self.total, |_| self.swap_left()),
             pressure: self.has_psi.then(|| self.pressure()),
             lru: Some(match self.lru {
                 Lru::Classic => LruFlavour::Classic,
@@ -321,11 +359,14 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         refault_anon: set.refaults,
         high: if set.high.0 == u64::MAX { Limit::Max } else { Limit::Bytes(set.high) },
         pressure: Some(set.pressure()),
-        ..memory(set.resident)
+        inactive_file: set.cache,
+        current: set.resident,
+        ..memory(set.resident - set.cache)
     };
     let (is_frozen, is_to_freeze) = (set.is_frozen, set.is_frozen);
     let user_usec = Some(set.user_usec);
-    let io = Io { cpu_usec: set.cpu_usec(), ..Io::default() };
+    let (read, reads) = (set.scanned, set.scanned.0 >> 17);
+    let io = Io { cpu_usec: set.cpu_usec(), read, reads, ..Io::default() };
     let (is_populated, rest) = (true, Activity::default());
     let activity = Activity { io, is_populated, is_frozen, is_to_freeze, user_usec, ..rest };
     Group { path: CgroupPath::new(path), id, memory, activity }

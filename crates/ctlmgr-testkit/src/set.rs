@@ -39,6 +39,12 @@ pub struct Set {
     pub pace: f64,
     /// Part of what is in memory that was filled once and is never touched again.
     pub unused: Bytes,
+    /// Part of what is in memory that is page cache of what it read once, and never reads again.
+    pub cache: Bytes,
+    /// How much it reads so in a second.
+    pub scan_per_sec: Bytes,
+    /// What it has read so.
+    pub(crate) scanned: Bytes,
     /// Class, as a label in place of the weight's.
     pub class: Option<String>,
     /// Whether its processes stand still.
@@ -76,6 +82,9 @@ impl Set {
             high: Bytes(u64::MAX),
             pace: 1.0,
             unused: Bytes::ZERO,
+            cache: Bytes::ZERO,
+            scan_per_sec: Bytes::ZERO,
+            scanned: Bytes::ZERO,
             class: None,
             is_frozen: false,
             low: Bytes::ZERO,
@@ -120,7 +129,33 @@ impl Set {
         Set { unused, resident: self.resident + unused, ..self }
     }
 
-    /// Loses memory, what is never touched first.
+    /// The same, reading so much in a second from a disk that is never read again.
+    #[must_use]
+    pub fn scanning(self, scan_per_sec: Bytes) -> Set {
+        Set { scan_per_sec, ..self }
+    }
+
+    /// One second of reading, which drops page cache of its own where it may not have more.
+    pub(crate) fn scan(&mut self) -> Bytes {
+        if self.is_frozen {
+            return Bytes::ZERO;
+        }
+        self.scanned = self.scanned + self.scan_per_sec;
+        let over = self.resident + self.scan_per_sec - self.high;
+        self.drop_cache(over.min(self.cache));
+        self.scan_per_sec.min(self.high - self.resident)
+    }
+
+    /// Gets page cache that it reads into.
+    pub(crate) fn fill(&mut self, amount: Bytes) {
+        (self.cache, self.resident) = (self.cache + amount, self.resident + amount);
+    }
+
+    pub(crate) fn drop_cache(&mut self, amount: Bytes) {
+        (self.cache, self.resident) = (self.cache - amount, self.resident - amount);
+    }
+
+    /// Loses anonymous memory to swap, what is never touched first.
     pub(crate) fn lose(&mut self, amount: Bytes) {
         let unused = amount.min(self.unused);
         self.unused = self.unused - unused;
@@ -156,15 +191,20 @@ impl Set {
         }
     }
 
-    /// What it holds that was not touched for so many seconds.
+    /// What of its set is in memory.
+    fn warm(&self) -> Bytes {
+        self.resident - self.unused - self.cache
+    }
+
+    /// Anonymous memory that it holds and that was not touched for so many seconds.
     fn older_than(&self, age: f64) -> Bytes {
-        let warm = self.resident - self.unused;
+        let warm = self.warm();
         self.unused + Bytes(whole(warm.0 as f64 * (-self.heat * age).exp()))
     }
 
     /// Part of the set that is in memory, 0–1.
     pub fn resident_part(&self) -> f64 {
-        self.resident.0 as f64 / self.wanted.0.max(1) as f64
+        (self.resident - self.cache).0 as f64 / self.wanted.0.max(1) as f64
     }
 
     /// Pages in swap that it asks for in a second.
@@ -186,7 +226,7 @@ impl Set {
             self.pace = 1.0;
             return Bytes::ZERO;
         }
-        let warm = self.resident - self.unused;
+        let warm = self.warm();
         self.swapped = self.swapped.min(self.wanted);
         let new = (self.wanted - warm - self.swapped).min(GROW_PER_SEC);
         // Each page in swap is asked for `heat` times a second, and each time costs a wait.
@@ -224,13 +264,60 @@ impl Set {
     }
 }
 
-/// Takes `amount` from what the sets hold above `protected`, oldest pages first; returns what was
-/// taken.
+/// Takes `amount` from what the sets hold above `protected`: page cache that nobody reads again first, then what there
+/// is room for in swap; returns what was taken.
+pub(crate) fn take(
+    sets: &mut [Set],
+    amount: Bytes,
+    swap_left: Bytes,
+    protected: impl Fn(&Set) -> Bytes,
+) -> Bytes {
+    let dropped = take_cache(sets, amount, &protected);
+    dropped + swap_out(sets, (amount - dropped).min(swap_left), protected)
+}
+
+/// Of each in proportion to what it holds, whatever that is: page cache of its own first.
+pub(crate) fn take_alike(
+    sets: &mut [Set],
+    amount: Bytes,
+    mut swap_left: Bytes,
+    protected: impl Fn(&Set) -> Bytes,
+) -> Bytes {
+    let all: Bytes = sets.iter().map(|s| s.resident - protected(s)).sum();
+    let (amount, mut taken) = (amount.min(all), Bytes::ZERO);
+    for set in sets.iter_mut() {
+        let open = set.resident - protected(set);
+        let part = u128::from(open.0) * u128::from(amount.0) / u128::from(all.0.max(1));
+        let part = Bytes(u64::try_from(part).unwrap_or(u64::MAX));
+        let dropped = part.min(set.cache);
+        let swapped = (part - dropped).min(swap_left);
+        set.drop_cache(dropped);
+        set.lose(swapped);
+        (taken, swap_left) = (taken + dropped + swapped, swap_left - swapped);
+    }
+    taken
+}
+
+/// Of each in proportion to what it has of it.
+fn take_cache(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
+    let open = |s: &Set| (s.resident - protected(s)).min(s.cache);
+    let all: Bytes = sets.iter().map(open).sum();
+    let (amount, mut taken) = (amount.min(all), Bytes::ZERO);
+    for set in sets.iter_mut() {
+        let part = u128::from(open(set).0) * u128::from(amount.0) / u128::from(all.0.max(1));
+        let part = Bytes(u64::try_from(part).unwrap_or(u64::MAX));
+        set.drop_cache(part);
+        taken = taken + part;
+    }
+    taken
+}
+
+/// The oldest pages first.
 ///
 /// In a set that is touched evenly, `heat` times per page and second, e^(−heat · t) of the pages
 /// have not been touched for t seconds. The reclaimer goes down to the age at which there is enough.
-pub(crate) fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
-    let open = |s: &Set| s.resident - protected(s).min(s.resident);
+fn swap_out(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
+    let open = |s: &Set| (s.resident - protected(s)).min(s.resident - s.cache);
     let amount = amount.min(sets.iter().map(&open).sum());
     let older_than = |age: f64, s: &Set| s.older_than(age).min(open(s));
     let (mut young, mut old) = (0.0, 600.0);
@@ -244,7 +331,7 @@ pub(crate) fn take(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> 
     for set in sets.iter_mut() {
         let part = u128::from(older_than(young, set).0) * u128::from(amount.0);
         let part = Bytes(u64::try_from(part / u128::from(found.0.max(1))).unwrap_or(u64::MAX));
-        let part = part.min(set.resident).min(amount - taken);
+        let part = part.min(set.resident - set.cache).min(amount - taken);
         set.lose(part);
         taken = taken + part;
     }

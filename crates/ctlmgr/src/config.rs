@@ -2,13 +2,20 @@
 
 use std::path::Path;
 
+use ctlmgr_model::Bytes;
+use procfs_core::{FromBufRead, Meminfo};
 use serde_json::Value;
 
 use crate::{Failure, print_json, show};
 
-/// Says everything that is wrong.
+/// Says everything that is wrong, on a machine of this size if that can be told.
 pub(crate) fn check(root: &Path, json: bool) -> Result<u8, Failure> {
-    let faults = ctlmgr_config::load(root).err().map(|e| e.0).unwrap_or_default();
+    let faults = match ctlmgr_config::load(root) {
+        Ok(settings) => {
+            memory(root).map_or_else(Vec::new, |total| ctlmgr_config::beyond(&settings, total))
+        }
+        Err(error) => error.0,
+    };
     if json {
         let list: Vec<Value> = faults
             .iter()
@@ -25,6 +32,11 @@ pub(crate) fn check(root: &Path, json: bool) -> Result<u8, Failure> {
         faults.iter().for_each(|f| show::line(&f.to_string()));
     }
     Ok(if faults.is_empty() { 0 } else { 2 })
+}
+
+fn memory(root: &Path) -> Option<Bytes> {
+    let text = std::fs::read(root.join("proc/meminfo")).ok()?;
+    Some(Bytes(Meminfo::from_buf_read(text.as_slice()).ok()?.mem_total))
 }
 
 /// Shows all settings.

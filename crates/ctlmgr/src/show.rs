@@ -4,7 +4,8 @@ use std::io::Write;
 
 use ctlmgr_api::{Decision, Difference, Felt, Finding, Reverted, Severity, Status, Why};
 use ctlmgr_model::{
-    Bytes, CapacityAccount, Doing, Knob, Outcome, Plan, Undone, Value, Verdict, VerdictKind,
+    Bytes, CapacityAccount, Doing, Knob, Outcome, Plan, SliceAccount, Undone, Value, Verdict,
+    VerdictKind,
 };
 use ctlmgr_policy::share::Division;
 use serde::Serialize;
@@ -32,7 +33,7 @@ pub(crate) fn status(status: &Status) {
         line("No reading yet.");
         return status.troubles.iter().for_each(|t| line(&format!("! {t}")));
     };
-    account(&plan.account);
+    room(plan);
     line(&match status.stall_pct {
         Some(percent) => format!("Stalled for memory in the last 10 s: {percent} % of the time"),
         None => "Stalled for memory: unknown, the kernel counts no PSI".to_owned(),
@@ -53,7 +54,16 @@ pub(crate) fn status(status: &Status) {
     status.gaps.iter().for_each(|g| line(&format!("? {}: {}", g.what, g.why)));
 }
 
-pub(crate) fn account(account: &CapacityAccount) {
+/// What there is to share out, on the host and in slices that are full.
+pub(crate) fn room(plan: &Plan) {
+    account(&plan.account);
+    for slice in plan.slices.iter().filter(|s| s.is_full()) {
+        let SliceAccount { path, capacity, demand, .. } = slice;
+        line(&format!("{demand} asked for in {path}, which may share out {capacity}: full"));
+    }
+}
+
+fn account(account: &CapacityAccount) {
     line(&format!(
         "{} total - {} host - {} headroom = {} to share",
         account.total, account.host, account.headroom, account.capacity
@@ -83,7 +93,7 @@ fn verdicts(list: &[Verdict]) {
 }
 
 pub(crate) fn plan(plan: &Plan) {
-    account(&plan.account);
+    room(plan);
     if plan.steps.is_empty() {
         line("Nothing to do.");
     }

@@ -34,7 +34,7 @@ pub(crate) async fn run(
 
 fn table(status: &Status) {
     let Some(plan) = &status.plan else { return show::line("No reading yet.") };
-    show::account(&plan.account);
+    show::room(plan);
     show::line("");
     show::line(&format!(
         "{:<18} {:>9} {:>9} {:>9} {:>9} {:>6} {:>5} {:<8}",

@@ -7,8 +7,9 @@
 use std::str::FromStr;
 
 use anyhow::anyhow;
-use ctlmgr_model::{Bound, Bytes, Plan, Verdict, VerdictKind, Weight, WorkloadName};
-use ctlmgr_policy::share::{Claim, divide};
+use ctlmgr_model::{Bound, Bytes, CgroupPath, Plan, Verdict, VerdictKind, Weight, WorkloadName};
+use ctlmgr_policy::nested::{Place, divide_nested};
+use ctlmgr_policy::share::{Claim, Share};
 use serde::Serialize;
 
 use crate::cli::WhatIf;
@@ -72,23 +73,28 @@ pub(crate) fn compare(
     }
     let capacity = capacity(plan.account.capacity, asked.capacity.as_deref())?;
     let claims: Vec<Claim> = parties.iter().map(|(claim, _)| claim.clone()).collect();
-    let division = divide(capacity, &claims).map_err(Failure::bad_input)?;
-    let change = |(claim, verdict): &(Claim, Option<&Verdict>)| {
-        let share = division.shares.iter().find(|s| s.name == claim.name)?;
+    // A newcomer is in no slice.
+    let root = CgroupPath::new("");
+    let newcomer = Place { path: &root, is_managed: true };
+    let places: Vec<Place<'_>> =
+        parties.iter().map(|(_, verdict)| verdict.map_or(newcomer, place)).collect();
+    let division =
+        divide_nested(capacity, &claims, &places, &plan.slices).map_err(Failure::bad_input)?;
+    let change = |((claim, verdict), share): (&(Claim, Option<&Verdict>), &Share)| {
         let shown = claim.name.split('\0').next().unwrap_or_default().to_owned();
-        Some(Change {
+        Change {
             name: verdict.map_or(WorkloadName(shown), |v| v.name.clone()),
             weight: claim.weight,
             demand_bytes: claim.demand,
             before_bytes: verdict.map(|v| v.share),
             after_bytes: share.share_bytes,
             bound: share.bound,
-        })
+        }
     };
     Ok(Comparison {
         capacity_bytes: (plan.account.capacity, capacity),
         unmet_floor_bytes: division.unmet_floor_bytes,
-        shares: parties.iter().filter_map(change).collect(),
+        shares: parties.iter().zip(&division.shares).map(change).collect(),
     })
 }
 
@@ -106,17 +112,20 @@ pub(crate) fn alternative(plan: &Plan, verdict: &Verdict) -> Option<String> {
         .enumerate()
         .map(|(i, v)| Claim { weight: if is_it(&v) { doubled } else { v.weight }, ..claim(v, i) })
         .collect();
-    let division = divide(plan.account.capacity, &claims).ok()?;
-    let share = |index: usize| {
-        let share = division.shares.iter().find(|s| s.name == claims[index].name);
-        share.map_or(Bytes::ZERO, |s| s.share_bytes)
-    };
+    let places: Vec<Place<'_>> = plan.verdicts.iter().map(place).collect();
+    let division = divide_nested(plan.account.capacity, &claims, &places, &plan.slices).ok()?;
+    let share = |index: usize| division.shares[index].share_bytes;
     let all = || plan.verdicts.iter().enumerate();
     let own = all().find(|(_, v)| is_it(v)).map(|(i, _)| share(i))?;
     let (lost, who) =
         all().map(|(i, v)| (v.share - share(i), &v.name)).max_by_key(|(lost, _)| *lost)?;
     (own > now.share && lost > Bytes::ZERO)
         .then(|| format!("with weight {doubled} it would keep {own}, and {who} {lost} less"))
+}
+
+/// Where it is. What is not managed has all that it holds for its floor.
+fn place(verdict: &Verdict) -> Place<'_> {
+    Place { path: &verdict.path, is_managed: verdict.floor < verdict.demand }
 }
 
 /// What a workload brings to the division, as the daemon saw it.

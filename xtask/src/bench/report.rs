@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::scene::{Kind, Member, POLICIES, STEPS, Scene};
+use super::settling::{self, Settling};
 use crate::dist;
 use crate::lab::{Record, mean};
 use crate::picture::{Line, Panel, draw};
@@ -161,6 +162,7 @@ impl Results<'_> {
         self.verdicts(&mut out)?;
         self.totals(&mut out)?;
         self.counters(&mut out)?;
+        self.settling(&mut out)?;
         Ok(out)
     }
 
@@ -269,6 +271,30 @@ impl Results<'_> {
                 let cpu = count("ctlmgr_cpu_nsec") / 1_000_000_000;
                 writeln!(out, "| {name} | {} | {} | {cpu} |", n + 1, vm.join(" | "))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Of those who write protections: how soon they stand still after each step.
+    fn settling(&self, out: &mut String) -> Result<()> {
+        let mut rows = String::new();
+        for (name, runs) in self.measured() {
+            for (n, run) in runs.into_iter().enumerate() {
+                let steps = settling::of(&run.record);
+                if steps.iter().all(|s| s.writes == 0) {
+                    continue;
+                }
+                let shown =
+                    |s: &Settling| format!("{} / {:.1} / {}", s.writes, s.last_secs, s.turns);
+                let shown: Vec<String> = steps.iter().map(shown).collect();
+                writeln!(rows, "| {name} | {} | {} |", n + 1, shown.join(", "))?;
+            }
+        }
+        if !rows.is_empty() {
+            writeln!(
+                out,
+                "\n| policy | run | after each step: writes of memory.low and memory.min / the last of more than 5 %, s / most turns of one in ten seconds |\n|---|---|---|\n{rows}"
+            )?;
         }
         Ok(())
     }

@@ -169,6 +169,10 @@ impl Member {
                 }
             }
             self.keep_company(beside, passed);
+        } else {
+            // A new cgroup counts from nothing.
+            let passed = Millis(millis(now.duration_since(self.since)));
+            self.was_at_work = !gate::is_quiet(&io, passed, Bytes::ZERO);
         }
         self.last = Some((io, now));
     }

@@ -59,6 +59,15 @@ fn weights_come_from_labels_rules_and_the_command() -> Result<()> {
 fn a_bad_configuration_is_not_applied_and_is_named() -> Result<()> {
     let ctlmgr = Ctlmgr::start("observe")?;
     sh(
+        "printf '[[rule]]\\nname = \"vast\"\\npromise = \"64T\"\\n' >/etc/ctlmgr/config.d/91-bad.toml",
+    )?;
+    let (code, text) = status("ctlmgr config check")?;
+    assert_eq!(code, 2);
+    assert!(
+        text.contains("91-bad.toml:1: rule.promise: 64 TiB is more than this machine has"),
+        "{text}"
+    );
+    sh(
         "printf '[memory]\\nmoed = \"act\"\\n' >/etc/ctlmgr/config.d/91-bad.toml; systemctl reload ctlmgr",
     )?;
     eventually("status says what is wrong", || {

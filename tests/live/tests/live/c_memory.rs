@@ -1,6 +1,6 @@
 //! The ladder, other writers, and the views on both.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, json, knob, sh, status};
 
 const MIB: u64 = 1 << 20;
@@ -200,4 +200,51 @@ fn a_scan_of_the_disk_does_not_take_what_was_promised() -> Result<()> {
     })?;
     drop(web);
     ctlmgr.stop_and_expect_pristine()
+}
+
+/// The host has plenty and the slice has not: weight decides within it.
+#[test]
+fn a_slice_with_a_limit_of_its_own_is_shared_out_by_weight() -> Result<()> {
+    install_hog()?;
+    let shop = Shop::with_limit("400M")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    let start = |name: &str, weight: u32| {
+        let arguments = format!(
+            "--cgroup-parent ctlmgr-shop.slice --memory-reservation 280m --label ctlmgr.weight={weight} \
+             lab-hog /hog --size 280 --rate 10 --threads 4"
+        );
+        Container::run(name, &arguments)
+    };
+    let (light, heavy) = (start("light", 100)?, start("heavy", 400)?);
+    eventually("the heavy one has its set and the light one gives", || {
+        Ok(heavy.knob("memory.current")? > 270 * MIB && light.knob("memory.low")? < 150 * MIB)
+    })?;
+    let account = json("ctlmgr plan --json")?["account"].clone();
+    ensure!(account["demand"].as_u64() < account["capacity"].as_u64(), "the host has plenty");
+    let why = sh("ctlmgr why light")?;
+    ensure!(why.contains("there in /ctlmgr.slice/ctlmgr-shop.slice: weight 100"), "{why}");
+    drop((light, heavy));
+    ctlmgr.stop_and_expect_pristine()?;
+    drop(shop);
+    Ok(())
+}
+
+/// A slice of a user's, gone with the test, even with one that failed.
+struct Shop;
+
+impl Shop {
+    fn with_limit(most: &str) -> Result<Shop> {
+        sh(&format!(
+            "printf '[Slice]\\nMemoryMax={most}\\n' >/run/systemd/system/ctlmgr-shop.slice; systemctl daemon-reload"
+        ))?;
+        Ok(Shop)
+    }
+}
+
+impl Drop for Shop {
+    fn drop(&mut self) {
+        let _ = sh(
+            "systemctl stop ctlmgr-shop.slice; rm /run/systemd/system/ctlmgr-shop.slice; systemctl daemon-reload",
+        );
+    }
 }

@@ -1,0 +1,102 @@
+//! How soon protections stand still after the machine has changed, and how often they turn round until then.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::lab::Record;
+
+/// A change of less than this part of a knob, in per cent, is no more than what estimates breathe.
+const NOTEWORTHY: u64 = 5;
+/// Shares are to have settled by then.
+const SETTLED_USEC: u64 = 10_000_000;
+
+/// What ctlmgr wrote after one change.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settling {
+    /// Writes of memory.low and memory.min.
+    pub writes: usize,
+    /// When the last one came that changed a knob noticeably, in seconds after the change.
+    pub last_secs: f64,
+    /// How often one knob changed its direction within ten seconds, at most.
+    pub turns: usize,
+}
+
+/// One for each time that the script said that it changed the machine.
+pub fn of(record: &Record) -> Vec<Settling> {
+    let changes: Vec<u64> = record.data.iter().filter_map(|v| v["changed_usec"].as_u64()).collect();
+    let writes: Vec<Written> = record.data.iter().filter_map(Written::of).collect();
+    let ends = changes.iter().skip(1).copied().chain([u64::MAX]);
+    changes.iter().zip(ends).map(|(from, to)| between(*from, to, &writes)).collect()
+}
+
+fn between(from: u64, to: u64, all: &[Written]) -> Settling {
+    let writes: Vec<&Written> = all.iter().filter(|w| (from..to).contains(&w.at_usec)).collect();
+    let last = writes.iter().filter(|w| w.is_noteworthy()).map(|w| w.at_usec).max();
+    let mut ways: BTreeMap<&str, Vec<bool>> = BTreeMap::new();
+    for w in writes.iter().filter(|w| w.at_usec - from < SETTLED_USEC) {
+        ways.entry(&w.knob).or_default().push(w.to > w.from);
+    }
+    let turns = |ways: &Vec<bool>| ways.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    Settling {
+        writes: writes.len(),
+        last_secs: last.map_or(0.0, |at| (at - from) as f64 / 1e6),
+        turns: ways.values().map(turns).max().unwrap_or(0),
+    }
+}
+
+/// A protection that was written, from ctlmgr's journal.
+struct Written {
+    at_usec: u64,
+    /// Which, and of whom.
+    knob: String,
+    from: u64,
+    to: u64,
+}
+
+impl Written {
+    fn of(entry: &Value) -> Option<Written> {
+        let number = |field: &str| entry[field].as_str()?.parse().ok();
+        let knob = entry["F_KNOB"].as_str()?;
+        let is_protection = matches!(knob, "memory.low" | "memory.min");
+        is_protection.then_some(Written {
+            at_usec: number("__REALTIME_TIMESTAMP")?,
+            knob: format!("{} {knob}", entry["F_PATH"].as_str()?),
+            from: number("F_FROM")?,
+            to: number("F_TO")?,
+        })
+    }
+
+    fn is_noteworthy(&self) -> bool {
+        self.from.abs_diff(self.to) > self.from.max(self.to) / 100 * NOTEWORTHY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn turns_are_of_one_knob_and_what_estimates_breathe_is_no_change() {
+        let write = |secs: u64, path: &str, from: u64, to: u64| {
+            json!({"__REALTIME_TIMESTAMP": (secs * 1_000_000).to_string(), "F_KNOB": "memory.low",
+                "F_PATH": path, "F_FROM": from.to_string(), "F_TO": to.to_string()})
+        };
+        let changed = |secs: u64| json!({"changed_usec": secs * 1_000_000});
+        let data = vec![
+            write(90, "/a", 400, 0),
+            changed(100),
+            changed(120),
+            write(102, "/a", 400, 300),
+            write(103, "/b", 100, 200),
+            write(104, "/a", 300, 350),
+            write(106, "/a", 350, 349),
+            write(115, "/a", 349, 360),
+            write(121, "/a", 360, 100),
+        ];
+        let found = of(&Record { data });
+        assert_eq!(found[0], Settling { writes: 5, last_secs: 4.0, turns: 2 });
+        assert_eq!(found[1], Settling { writes: 1, last_secs: 1.0, turns: 0 });
+    }
+}
