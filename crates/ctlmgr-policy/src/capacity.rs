@@ -2,7 +2,8 @@
 //!
 //! *Headroom* is what the settings ask for, above the watermark at which the kernel's own reclaim
 //! ends. *Host* is what the kernel and units too small to count hold and reclaim cannot give back:
-//! used memory that no listed group holds, less the page cache outside of them.
+//! used memory that no listed group holds, less the page cache outside of them. The same for slices that have a limit of
+//! their own: what they can hold, less [`SLACK`].
 
 use ctlmgr_model::{Bytes, CapacityAccount, Group, Knob, MemorySettings, SliceAccount, Snapshot};
 
@@ -90,7 +91,39 @@ fn below(slice: &Group, limit: Bytes, parties: &[Party<'_>]) -> SliceAccount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{host, settings};
+    use crate::testing::{container, group, host, party, settings};
+    use ctlmgr_model::{CgroupPath, Limit};
+
+    /// Two of 80 MiB in a slice of 100 in one of 150 that has a third, and one elsewhere.
+    #[test]
+    fn slices_let_no_more_through_than_they_can_hold_and_a_limit_above_the_host_is_none() {
+        let all: Vec<_> = ["o/i/a", "o/i/b", "o/c", "d"]
+            .into_iter()
+            .zip(11..)
+            .map(|(path, id)| {
+                let mut workload = container(path, id, Bytes::mib(80), None);
+                workload.group.path = CgroupPath::new(path);
+                workload
+            })
+            .collect();
+        let mut snapshot = host(Bytes::mib(1000), all.clone(), Vec::new());
+        let limited = |path, mib| {
+            let mut slice = group(path, 5, Bytes::mib(240));
+            slice.memory.max = Limit::Bytes(Bytes::mib(mib));
+            slice
+        };
+        let parties: Vec<Party<'_>> = all.iter().map(|w| party(w, None, 100)).collect();
+        let mut asked = |ancestors: Vec<Group>| {
+            snapshot.ancestors = ancestors;
+            let (slices, demand) = slices(&State::default(), &snapshot, &parties);
+            let demands: Vec<u64> = slices.iter().map(|s| s.demand.0 >> 20).collect();
+            (demands, demand.0 >> 20)
+        };
+        let mut inner = limited("o/i", 100);
+        inner.memory.anon = Bytes::mib(160);
+        assert_eq!(asked(vec![limited("o", 150), inner]), (vec![160, 180], 230));
+        assert_eq!(asked(vec![limited("o", 5000)]), (vec![], 320));
+    }
 
     #[test]
     fn headroom_lies_above_the_watermark_of_the_kernels_own_reclaim() {

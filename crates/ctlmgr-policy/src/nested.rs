@@ -151,6 +151,18 @@ mod tests {
         assert_eq!(amounts(&nested(8000, &list, &[slice("shop.slice", 10)])), [800, 800]);
     }
 
+    #[test]
+    fn who_is_not_managed_leaves_others_their_part_of_a_full_slice() {
+        let mut claims = [claim(0, 100, 800), claim(1, 100, 800)];
+        claims[0].floor = claims[0].demand;
+        let paths = ["s/own", "s/managed"].map(CgroupPath::new);
+        let places = [(&paths[0], false), (&paths[1], true)];
+        let places = places.map(|(path, is_managed)| Place { path, is_managed });
+        let found = divide_nested(Bytes(8000), &claims, &places, &[slice("s", 800)]).unwrap();
+        assert_eq!(amounts(&found), [400, 400]);
+        assert_eq!(found.unmet_in_slices, [Bytes::ZERO]);
+    }
+
     const PATHS: [&str; 4] = ["o/i/", "o/", "p/", ""];
 
     proptest! {
