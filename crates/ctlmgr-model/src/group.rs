@@ -178,6 +178,10 @@ pub struct MemorySample {
     /// from before that was read.
     #[serde(default)]
     pub major_faults: Option<u64>,
+    /// Pages that the kernel's background reclaim got of it, since the cgroup was made (`pgsteal_kswapd`); `None` where
+    /// the kernel does not count that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen: Option<u64>,
     /// `memory.events`.
     pub events: MemoryEvents,
     /// `memory.pressure`, absent where PSI is off.

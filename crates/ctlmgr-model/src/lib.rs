@@ -29,8 +29,8 @@ pub use place::{
     CountTraffic, CpuUse, PlacePlan, PlaceReading, PlaceSettings, PlaceVerdict, PlaceWish, Tenant,
 };
 pub use plan::{
-    Action, Bound, Doing, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable, Undone, Verdict,
-    VerdictKind,
+    Action, Bound, Doing, Heeding, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable, Undone,
+    Verdict, VerdictKind,
 };
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};
 pub use selector::{Selector, SelectorField};
@@ -38,7 +38,7 @@ pub use settings::{
     Bystanders, ClassName, Controller, Headroom, MemorySettings, Mode, OnOverride, Origin,
     PageAging, Rule, RuleEffect, Settings,
 };
-pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot};
+pub use snapshot::{Gap, HostSample, LruFlavour, Pressure, PressureLine, Snapshot, Zram};
 pub use start::{
     Character, CharacterError, DiskTracing, PairPenalty, Profile, Running, StartSettings,
 };

@@ -288,6 +288,9 @@ pub struct Plan {
     /// crowds out that of others.
     #[serde(default)]
     pub is_swept: bool,
+    /// Whether the kernel's own reclaim heeds memory.low, once that was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heeding: Option<Heeding>,
     /// One entry per workload and bystander, by name.
     pub verdicts: Vec<Verdict>,
     /// What to do, in order.
@@ -301,6 +304,17 @@ impl Plan {
     pub fn is_tight(&self) -> bool {
         self.account.is_near_contention() || self.is_swept
     }
+}
+
+/// What the kernel's own reclaim took from those that memory.low should have kept from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heeding {
+    /// So much.
+    pub taken: Bytes,
+    /// So much would have been theirs of all that it took, had it taken from all alike.
+    pub expected: Bytes,
+    /// What follows; absent where it lies between.
+    pub is_heeded: Option<bool>,
 }
 
 /// What became of a step.

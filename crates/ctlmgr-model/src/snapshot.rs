@@ -58,6 +58,9 @@ pub struct HostSample {
     pub swap_total: Bytes,
     /// `SwapFree`.
     pub swap_free: Bytes,
+    /// zram, where pages that leave memory go there next; absent where they go to a disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zram: Option<Zram>,
     /// `/proc/pressure/memory`; absent where PSI is off.
     pub pressure: Option<Pressure>,
     /// `/proc/pressure/io`; absent where PSI is off.
@@ -77,6 +80,17 @@ pub struct HostSample {
     /// Whether memory can be taken from a cgroup without limiting it: memory.reclaim (Linux 5.19).
     #[serde(default = "yes")]
     pub has_reclaim: bool,
+}
+
+/// Swap in memory itself, compressed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zram {
+    /// Pages that are there, as they were (`orig_data_size`).
+    pub stored: Bytes,
+    /// Memory that they take (`mem_used_total`).
+    pub used: Bytes,
+    /// How much more can go there.
+    pub left: Bytes,
 }
 
 /// What a recording of before means where it does not say.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupPath, Group, Knob, OnOverride, Settings, Snapshot, Source,
-    VerdictKind,
+    Bytes, CapacityAccount, CgroupPath, Group, Knob, OnOverride, Settings, SliceAccount, Snapshot,
+    Source, VerdictKind,
 };
 
 use crate::aging;
@@ -12,6 +12,7 @@ use crate::floors::{Floor, Refused, grant};
 use crate::memory::read;
 use crate::oomd;
 use crate::state::State;
+use crate::swap;
 use crate::verdict::Party;
 
 /// So many are named, each in a line.
@@ -69,7 +70,7 @@ pub(crate) fn troubles(
     settings: &Settings,
     state: &State,
     snapshot: &Snapshot,
-    account: &CapacityAccount,
+    (account, slices): (&CapacityAccount, &[SliceAccount]),
     parties: &[Party<'_>],
 ) -> Vec<String> {
     let mut out = Vec::new();
@@ -77,8 +78,9 @@ pub(crate) fn troubles(
     if asked > account.headroom {
         out.push(format!("a headroom of {asked} is too much here; {} is kept", account.headroom));
     }
-    out.extend(refused_floors(state, account, parties));
+    out.extend(refused_floors(state, (account, slices), parties));
     out.extend(oomd::warnings(snapshot));
+    out.extend(swap::warning(&snapshot.host));
     if !snapshot.gaps.is_empty() {
         out.push("not everything could be read, so nothing is taken from anybody".to_owned());
     }
@@ -86,7 +88,11 @@ pub(crate) fn troubles(
 }
 
 /// Floors that cannot be hard, by name, and what would have to give.
-fn refused_floors(state: &State, account: &CapacityAccount, parties: &[Party<'_>]) -> Vec<String> {
+fn refused_floors(
+    state: &State,
+    (account, slices): (&CapacityAccount, &[SliceAccount]),
+    parties: &[Party<'_>],
+) -> Vec<String> {
     let is_meant = |p: &&Party<'_>| p.kind == VerdictKind::Workload && p.entitlement.managed;
     let floor = |p: &Party<'_>| {
         let floor = p.entitlement.floor;
@@ -99,7 +105,7 @@ fn refused_floors(state: &State, account: &CapacityAccount, parties: &[Party<'_>
         amount: floor(p),
         from: &p.entitlement.floor_from,
     });
-    let (_, refused) = grant(state, account, floors.collect());
+    let (_, refused) = grant(state, account, slices, floors.collect());
     let named = refused.iter().take(NAMED).map(Refused::words);
     let rest = (refused.len() > NAMED)
         .then(|| format!("{} floors more are refused", refused.len() - NAMED));

@@ -37,7 +37,7 @@ pub(crate) fn hard<'a>(
         amount: floor(p, v),
         from: &p.entitlement.floor_from,
     });
-    let (floors, _) = grant(state, account, floors.collect());
+    let (floors, _) = grant(state, account, scene.slices, floors.collect());
     let (lightest, by_weight) = harden(scene, given(state, snapshot, &floors));
     let wanted = |group: &'a Group| {
         let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);

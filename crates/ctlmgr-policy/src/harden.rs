@@ -15,7 +15,7 @@
 //! *Lightest*: the least weight of those workloads that need at least a [`NOTEWORTHY`]th of the capacity.
 //!
 //! # Algorithm
-//! While contention is or was near, on MGLRU and with room in swap: hard = (1 − lightest / weight) · share. The heaviest come
+//! While contention is or was near, where memory.low is ignored ([`crate::heed`]) and with room in swap: hard = (1 − lightest / weight) · share. The heaviest come
 //! first, and those of equal weight are cut down alike, so that with the floors (and what others have set) no more than [`PART`]
 //! of the capacity is hard, nor more than swap has room for. In whole steps of [`STEP`], so that it is not written for every little move of a share.
 //!
@@ -25,7 +25,7 @@
 
 use std::collections::BTreeMap;
 
-use ctlmgr_model::{Bytes, CgroupId, LruFlavour, Percent, VerdictKind, Weight};
+use ctlmgr_model::{Bytes, CgroupId, Percent, VerdictKind, Weight};
 
 use crate::reclaim::part;
 use crate::scene::{Keeping, Scene};
@@ -52,7 +52,7 @@ pub(crate) fn harden(scene: &Scene<'_, '_>, floors: Bytes) -> (Weight, BTreeMap<
     let is_due = scene.settings.harden
         && scene.is_recently_near()
         && (!scene.is_swept() || scene.was_contended())
-        && scene.snapshot.host.lru == Some(LruFlavour::Mglru)
+        && scene.state.heed.is_ignored(&scene.snapshot.host)
         && scene.may_swap();
     if !is_due {
         return (lightest, BTreeMap::new());
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use crate::testing::{container, host, settings};
     use crate::{State, decide};
-    use ctlmgr_model::{Action, Knob, Plan, Settings, Snapshot, Source};
+    use ctlmgr_model::{Action, Knob, LruFlavour, Plan, Settings, Snapshot, Source};
     use proptest::prelude::*;
 
     /// Workloads of these sizes and weights on a machine of so much.

@@ -52,7 +52,8 @@ use crate::verdict::{Party, parties, verdicts};
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
     let estimates = estimate_all(settings, &state, snapshot);
     let looked_at = if snapshot.gaps.is_empty() { Some(snapshot.at) } else { state.looked_at };
-    let mut state = State { estimates, looked_at, ..state };
+    let heed = state.heed.next(snapshot);
+    let mut state = State { estimates, looked_at, heed, ..state };
     if !snapshot.is_mixed {
         state.note_overridden(overridden(&state, snapshot));
     }
@@ -60,7 +61,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let (slices, demand) = capacity::slices(&state, snapshot, &parties);
     let account = capacity::account(&settings.memory, snapshot, demand);
     let mut complaints = complaints(settings, &state, snapshot, &parties);
-    complaints.extend(troubles(settings, &state, snapshot, &account, &parties));
+    complaints.extend(troubles(settings, &state, snapshot, (&account, &slices), &parties));
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, (&account, &slices), &parties, &mut complaints);
     let (is_filling, is_robbed) = (is_filling(&state, &parties), is_robbed(&parties));
@@ -76,7 +77,9 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     state.braked = braked;
     let is_swept = !account.is_contended() && state.tension.is_swept(snapshot.at);
     complaints.extend(crowding(&parties).filter(|_| is_swept));
-    let plan = Plan { at: snapshot.at, steps, verdicts, complaints, account, slices, is_swept };
+    let heeding = state.heed.seen();
+    let plan =
+        Plan { at: snapshot.at, steps, verdicts, complaints, account, slices, is_swept, heeding };
     (plan, state)
 }
 

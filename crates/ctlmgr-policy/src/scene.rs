@@ -23,6 +23,7 @@ use crate::crowding::crowd;
 use crate::demand::{Estimate, per_sec};
 use crate::oomd;
 use crate::state::State;
+use crate::swap::{has_swap, room};
 use crate::verdict::Party;
 
 /// Host-wide stall (`some`, 10 s) at which the upper rungs begin, and end, in per cent.
@@ -30,8 +31,6 @@ const ENTRY: f32 = 10.0;
 const EXIT: f32 = 2.0;
 /// Host-wide standstill (`full`, 10 s) at which a stop is considered, in per cent.
 const DIRE: f32 = 20.0;
-/// Swap counts as used up below this part of it.
-const LAST_SWAP: Percent = Percent(2);
 /// Calm must last this long.
 const REST: Millis = Millis(30_000);
 /// So many pages that the kernel takes by itself in a second are more than a trifle (4 MiB).
@@ -164,11 +163,6 @@ fn is_used_up(account: &CapacityAccount, host: &HostSample, since: Option<Millis
     account.is_contended() && !has_swap(host) && host.mem_available < enough
 }
 
-/// Whether anonymous memory has anywhere to go.
-fn has_swap(host: &HostSample) -> bool {
-    host.swap_free > host.swap_total.scaled(LAST_SWAP)
-}
-
 /// A party and what it may keep.
 pub(crate) struct Keeping<'a, 'b> {
     pub party: &'b Party<'a>,
@@ -288,10 +282,10 @@ impl<'a, 's> Scene<'a, 's> {
         has_swap(host) && host.swap_free > oomd::swap_to_leave(&self.snapshot.oomd, host)
     }
 
-    /// Swap that may still be filled on our account.
+    /// Memory that may still be won on our account by swap.
     pub(crate) fn swap_left(&self) -> Bytes {
         let host = &self.snapshot.host;
-        host.swap_free - oomd::swap_to_leave(&self.snapshot.oomd, host)
+        room(host, oomd::swap_to_leave(&self.snapshot.oomd, host))
     }
 
     /// What can be taken from a group: page cache that is on no other's account, and what there is room for in swap,

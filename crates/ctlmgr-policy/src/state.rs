@@ -9,6 +9,7 @@ use ctlmgr_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::demand::Estimates;
+use crate::heed::Heed;
 use crate::scene::Tension;
 use crate::turns::Turns;
 
@@ -32,6 +33,8 @@ pub struct State {
     pub(crate) overrides: u64,
     /// Since when the host is how tense.
     pub(crate) tension: Tension,
+    /// Whether the kernel's own reclaim heeds memory.low.
+    pub(crate) heed: Heed,
     /// Who was held back by memory.high last time.
     pub(crate) braked: BTreeSet<CgroupPath>,
     /// When each workload that was frozen was let run again.

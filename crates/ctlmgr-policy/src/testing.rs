@@ -58,6 +58,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
             stolen: None,
             swap_total: total,
             swap_free: total,
+            zram: None,
             pressure: None,
             lru: Some(LruFlavour::Mglru),
             io_pressure: None,

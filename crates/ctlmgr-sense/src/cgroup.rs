@@ -152,6 +152,7 @@ pub struct MemoryStat {
     refault_file: u64,
     activate_file: u64,
     major_faults: Option<u64>,
+    stolen: Option<u64>,
 }
 
 impl MemoryStat {
@@ -184,6 +185,7 @@ pub fn parse_stat(text: &str) -> Option<MemoryStat> {
             "workingset_refault_file" => &mut stat.refault_file,
             "workingset_activate_file" => &mut stat.activate_file,
             "pgmajfault" => stat.major_faults.get_or_insert_default(),
+            "pgsteal_kswapd" => stat.stolen.get_or_insert_default(),
             _ => continue,
         };
         *slot = count;
@@ -223,6 +225,7 @@ pub(crate) fn read_memory(dir: &CgroupDir) -> Result<Option<MemorySample>> {
         refault_file: stat.refault_file,
         activate_file: stat.activate_file,
         major_faults: stat.major_faults,
+        stolen: stat.stolen,
         events: read(dir, "memory.events", parse_events)?.unwrap_or_default(),
         // Reading fails with EOPNOTSUPP where PSI is off; that is an absence, not a fault.
         pressure: read_memory_pressure(dir),
@@ -291,8 +294,8 @@ mod tests {
     knob!(memory_low, parse_protection, "max\n" => Bytes(u64::MAX), "");
     knob!(memory_events, parse_events, "low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 6\n"
         => MemoryEvents { low: 1, high: 2, max: 3, oom: 4, oom_kill: 5 }, "low one");
-    knob!(memory_stat, parse_stat, "anon 5\nfile 9\nworkingset_refault_anon 7\npgmajfault 3\n"
-        => MemoryStat { anon: 5, refault_anon: 7, major_faults: Some(3), ..MemoryStat::default() },
+    knob!(memory_stat, parse_stat, "anon 5\nfile 9\nworkingset_refault_anon 7\npgmajfault 3\npgsteal_kswapd 8\n"
+        => MemoryStat { anon: 5, refault_anon: 7, major_faults: Some(3), stolen: Some(8), ..MemoryStat::default() },
         "anon\n");
 
     knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => (42, Some(40)), "user_usec 40\n");

@@ -197,10 +197,13 @@ async fn handle(
     let id = actor.id.unwrap_or_default();
     match event.action.as_deref() {
         Some(action @ ("create" | "start" | "update" | "rename" | "pause" | "unpause")) => {
-            let inspected = inspect(docker, &id).await?;
+            let (inspected, failure) = match inspect(docker, &id).await {
+                Ok(inspected) => (inspected, Ok(())),
+                Err(error) => (None, Err(error)),
+            };
             let is_running_on = !matches!(action, "create" | "start");
             publish.send_modify(|c| {
-                // Also of one that has ended and was removed meanwhile.
+                // Also of one that has ended and was removed meanwhile, or that cannot be looked at: it is told of once.
                 if action == "start" {
                     c.note_start(&id);
                 }
@@ -210,6 +213,7 @@ async fn handle(
                     c.by_id.insert(facts.id.clone(), facts);
                 }
             });
+            failure?;
         }
         Some(action) if action.starts_with("health_status") => publish.send_modify(|c| {
             let is_healthy = action == "health_status: healthy";
@@ -310,5 +314,26 @@ fn facts(response: ContainerInspectResponse) -> ContainerFacts {
         is_untold: false,
         is_healthy: health == Some(HealthStatusEnum::HEALTHY),
         addresses: response.network_settings.map(addresses).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bollard::models::EventActor;
+
+    /// The event is not told again, and the connection that is made anew lists what is there, not that it has started.
+    #[tokio::test]
+    async fn a_start_is_noted_though_it_cannot_be_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("docker.sock");
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        let address = socket.to_string_lossy();
+        let docker = Docker::connect_with_unix(&address, 5, bollard::API_DEFAULT_VERSION).unwrap();
+        let (publish, seen) = watch::channel(Containers::default());
+        let actor = Some(EventActor { id: Some("c".to_owned()), ..EventActor::default() });
+        let event = EventMessage { action: Some("start".into()), actor, ..EventMessage::default() };
+        assert!(handle(&docker, &publish, event).await.is_err(), "it is no success either");
+        assert_eq!(seen.borrow().starts["c"], Started { times: 1, ends_before: 0 });
     }
 }

@@ -10,6 +10,7 @@ mod facts;
 mod machine;
 mod oomd;
 mod sensor;
+pub mod swap;
 mod topology;
 mod tree;
 mod wake;

@@ -6,6 +6,8 @@ use procfs_core::{
     FromBufRead, FromRead, Meminfo, MemoryPressure, PressureRecord, parse_pressure_record,
 };
 
+use crate::swap::read_zram;
+
 /// A PSI file (kernel: accounting/psi.rst).
 pub fn parse_pressure(text: &str) -> Option<Pressure> {
     let psi = MemoryPressure::from_read(text.as_bytes()).ok()?;
@@ -38,6 +40,7 @@ pub(crate) fn read_machine(host: &Host, cgroups: &Hierarchy) -> Result<HostSampl
         stolen: read_stolen(host),
         swap_total: Bytes(info.swap_total),
         swap_free: Bytes(info.swap_free),
+        zram: read_zram(host),
         pressure: read_pressure(host, "memory"),
         io_pressure: read_pressure(host, "io"),
         cpu_pressure: read_cpu_pressure(host),

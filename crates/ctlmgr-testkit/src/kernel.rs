@@ -164,6 +164,14 @@ impl Kernel {
         if missing == Bytes::ZERO {
             return;
         }
+        let before: Vec<Bytes> = self.sets.iter().map(|s| s.resident).collect();
+        self.take_from_all(missing);
+        for (set, before) in self.sets.iter_mut().zip(before) {
+            set.stolen += (before - set.resident).0 / Bytes::PAGE.0;
+        }
+    }
+
+    fn take_from_all(&mut self, missing: Bytes) {
         let (blind, fair) = match self.lru {
             Lru::Mglru => (Bytes(missing.0 / 10 * 9), missing - Bytes(missing.0 / 10 * 9)),
             Lru::Classic => (Bytes::ZERO, missing),
@@ -296,6 +304,7 @@ impl Kernel {
             stolen: Some(self.global_reclaimed.0 / Bytes::PAGE.0),
             swap_total: self.swap.unwrap_or(self.total),
             swap_free: self.swap.map_or(self.total, |_| self.swap_left()),
+            zram: None,
             pressure: self.has_psi.then(|| self.pressure()),
             lru: Some(match self.lru {
                 Lru::Classic => LruFlavour::Classic,
@@ -357,6 +366,7 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         min: set.min,
         swap: set.in_swap(),
         refault_anon: set.refaults,
+        stolen: Some(set.stolen),
         high: if set.high.0 == u64::MAX { Limit::Max } else { Limit::Bytes(set.high) },
         pressure: Some(set.pressure()),
         inactive_file: set.cache,

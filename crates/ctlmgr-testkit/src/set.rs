@@ -52,6 +52,8 @@ pub struct Set {
     pub(crate) low: Bytes,
     pub(crate) min: Bytes,
     pub(crate) refaults: u64,
+    /// Pages that global reclaim took.
+    pub(crate) stolen: u64,
     /// Part of the set, and of what is never touched, that is in swap; and what of the set comes
     /// back this second.
     swapped: Bytes,
@@ -90,6 +92,7 @@ impl Set {
             low: Bytes::ZERO,
             min: Bytes::ZERO,
             refaults: 0,
+            stolen: 0,
             swapped: Bytes::ZERO,
             swapped_unused: Bytes::ZERO,
             coming_back: Bytes::ZERO,

@@ -72,8 +72,69 @@ fn a_leak_takes_nothing_from_who_was_promised() {
     assert!(kernel.sets[0].resident_part() > 0.98, "{:?}", kernel.sets[0]);
 }
 
+/// Memory that its children had is free again when they end.
+fn resize(set: &mut Set, wanted: Bytes) {
+    let less = set.wanted - wanted;
+    set.resident = set.resident - less.min(set.resident);
+    set.wanted = wanted;
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Pages that children share with their parent are there once, those that they write come and go with them.
+    #[test]
+    fn a_fork_server_keeps_its_pace_and_its_neighbour_what_it_was_promised(
+        shared in 100u64..400, own in 5u64..40, children in 1u64..9, secs in 2u32..12, mglru in any::<bool>(),
+    ) {
+        let most = shared + own * children;
+        let lru = if mglru { Lru::Mglru } else { Lru::Classic };
+        let sets = vec![
+            Set::managed("server", mib(shared), Some(mib(most)), 100),
+            Set::managed("web", mib(400), Some(mib(400)), 100),
+            Set::managed("batch", mib(900), None, 10).hot(0.05),
+        ];
+        let (mut second, mut alive, mut paces) = (0, 0, [0.0; 2]);
+        let total = mib(150 + most + 400 + 300);
+        run(Kernel::new(total, lru, sets), false, 300, |kernel| {
+            second += 1;
+            if second % secs == 0 {
+                alive = (alive + 1) % (children + 1);
+            }
+            resize(&mut kernel.sets[0], mib(shared + own * alive));
+            if second > 60 {
+                paces = [0, 1].map(|i| paces[i] + kernel.sets[i].pace / 240.0);
+            }
+        });
+        prop_assert!(paces[0] > 0.9 && paces[1] > 0.95, "{:?}", paces);
+    }
+
+    /// Twenty seconds of every minute it wants much more than it was promised.
+    #[test]
+    fn a_burst_gets_what_nobody_else_needs_and_takes_from_nobody(
+        usual in 50u64..300, more in 100u64..900, room in 0u64..900, mglru in any::<bool>(),
+    ) {
+        let lru = if mglru { Lru::Mglru } else { Lru::Classic };
+        let sets = vec![
+            Set::managed("web", mib(600), Some(mib(600)), 100),
+            Set::managed("burst", mib(usual), Some(mib(usual)), 100),
+        ];
+        let (mut second, mut pace, mut peak) = (0, 0.0, Bytes::ZERO);
+        let total = mib(150 + 600 + usual + 100 + room);
+        // It ends ten seconds after a burst has.
+        let kernel = run(Kernel::new(total, lru, sets), false, 330, |kernel| {
+            second += 1;
+            let wanted = if second % 60 < 20 { usual + more } else { usual };
+            resize(&mut kernel.sets[1], mib(wanted));
+            if second > 60 {
+                pace += kernel.sets[0].pace / 270.0;
+            }
+            peak = peak.max(kernel.sets[1].resident);
+        });
+        prop_assert!(pace > 0.93, "{pace}");
+        prop_assert!(kernel.sets[1].resident_part() > 0.95, "it has its own back: {:?}", kernel.sets[1]);
+        prop_assert!(peak + mib(120) >= mib(usual + more.min(room)), "{peak}");
+    }
 
     /// Sound plans (asserted inside), and with nothing short nobody is probed.
     #[test]
@@ -91,4 +152,38 @@ proptest! {
         let kernel = run(Kernel::new(mib(8000), Lru::Classic, sets), true, 120, |_| ());
         prop_assert_eq!(kernel.sets.iter().map(|s| s.unused).sum::<Bytes>(), before);
     }
+}
+
+/// What the simulated kernel takes from whom tells which of the two it is.
+#[test]
+fn it_is_seen_whether_the_kernel_heeds_memory_low() {
+    let seen = |lru| {
+        let mut settings = Settings::default();
+        settings.memory.mode = Mode::Act;
+        let sets = vec![
+            Set::managed("web", mib(600), Some(mib(600)), 100),
+            Set::bystander("hog", mib(300)),
+        ];
+        let mut kernel = Kernel::new(mib(1400), lru, sets);
+        let (mut state, mut last) = (State::default(), None);
+        for second in 0..120 {
+            // Faster than a reading a second can follow.
+            kernel.sets[1].wanted = mib(if second % 20 < 10 { 300 } else { 1100 });
+            kernel.tick();
+            let snapshot = kernel.snapshot();
+            let (plan, next) = decide(&settings, std::mem::take(&mut state), &snapshot);
+            state = next;
+            kernel.apply(&plan);
+            plan.steps.iter().for_each(|step| state.learn(step, &outcome(step), snapshot.at));
+            last = plan.heeding;
+        }
+        last
+    };
+    assert_eq!(seen(Lru::Mglru).and_then(|h| h.is_heeded), Some(false), "{:?}", seen(Lru::Mglru));
+    assert_eq!(
+        seen(Lru::Classic).and_then(|h| h.is_heeded),
+        Some(true),
+        "{:?}",
+        seen(Lru::Classic)
+    );
 }

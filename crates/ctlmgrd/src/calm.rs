@@ -201,6 +201,7 @@ mod tests {
             stolen: None,
             swap_total: Bytes::ZERO,
             swap_free: Bytes::ZERO,
+            zram: None,
             pressure: None,
             lru: None,
             io_pressure: None,

@@ -1,7 +1,7 @@
 //! `ctlmgr doctor`: what on this host stops ctlmgr from working, in plain words.
 
 use ctlmgr_api::{Difference, Finding, Severity};
-use ctlmgr_model::{Bytes, LruFlavour, Snapshot};
+use ctlmgr_model::{Bytes, Heeding, LruFlavour, Snapshot};
 use ctlmgr_sense::HostFacts;
 
 /// Everything that is judged.
@@ -13,6 +13,8 @@ pub struct Examination {
     pub docker: Option<String>,
     /// A reading, where one could be made.
     pub snapshot: Option<Snapshot>,
+    /// What the running daemon has seen of how the kernel treats memory.low.
+    pub heeding: Option<Heeding>,
     /// Knobs that differ from before ctlmgr.
     pub differences: Vec<Difference>,
 }
@@ -28,7 +30,13 @@ pub fn judge(examination: &Examination) -> Vec<Finding> {
         )];
     }
     let mut out = kernel(facts);
-    out.extend([swap(facts), lru(facts), docker(examination), plugin(facts), slices(facts)]);
+    out.extend([
+        swap(examination),
+        lru(examination),
+        docker(examination),
+        plugin(facts),
+        slices(facts),
+    ]);
     out.push(cover(examination.snapshot.as_ref()));
     out.push(writers(&examination.differences));
     out
@@ -83,27 +91,43 @@ fn kernel(facts: &HostFacts) -> Vec<Finding> {
     ]
 }
 
-fn swap(facts: &HostFacts) -> Finding {
+fn swap(examination: &Examination) -> Finding {
+    let host = examination.snapshot.as_ref().map(|s| &s.host);
+    if let Some(warning) = host.and_then(ctlmgr_policy::swap_warning) {
+        return finding("swap", Severity::Warning, &warning);
+    }
     expect(
         "swap",
-        facts.has_swap,
+        examination.facts.has_swap,
         "configured",
         Severity::Warning,
         "no swap: anonymous memory cannot be reclaimed, only page cache can; add swap or zram",
     )
 }
 
-fn lru(facts: &HostFacts) -> Finding {
-    let is_weak = facts.lru == Some(LruFlavour::Mglru) && before(&facts.kernel, (6, 17));
+/// Whether the kernel's own reclaim heeds memory.low: as was seen, or before enough was, as its version says.
+fn lru(examination: &Examination) -> Finding {
+    let Examination { facts, heeding, .. } = examination;
+    let is_old = facts.lru == Some(LruFlavour::Mglru) && before(&facts.kernel, (6, 17));
+    let seen = heeding.filter(|h| h.is_heeded.is_some());
+    let evidence = match seen {
+        Some(Heeding { taken, expected, .. }) => format!(
+            "seen: where {expected} would have been theirs, it took {taken} from those within their \
+             memory.low"
+        ),
+        None => "by its version; nothing was seen of it yet".to_owned(),
+    };
     let advice = format!(
-        "kernel {} with MGLRU: the kernel's own reclaim largely ignores memory.low; ctlmgr reclaims \
+        "kernel {}: the kernel's own reclaim largely ignores memory.low ({evidence}); ctlmgr reclaims \
          early in mode act to stay ahead of it. Classic lists keep memory.low: lru = \"classic\" under \
          [memory]. Of two services promised 400 and 800 MiB the larger made 8 % of its accesses in \
          time on the plain kernel with MGLRU and 40 % with classic lists, at worst; with ctlmgr \
          acting, 96 and 95 %",
         facts.kernel
     );
-    expect("page aging", !is_weak, "memory.low is honoured", Severity::Warning, &advice)
+    let is_weak = seen.map_or(is_old, |seen| seen.is_heeded == Some(false));
+    let fine = format!("memory.low is honoured ({evidence})");
+    expect("page aging", !is_weak, &fine, Severity::Warning, &advice)
 }
 
 /// Whether a release such as `6.12.1-amd64` is older than `major.minor`.
@@ -213,6 +237,7 @@ mod tests {
             },
             docker: Some("26.1.5".into()),
             snapshot: None,
+            heeding: None,
             differences: Vec::new(),
         }
     }
@@ -228,6 +253,27 @@ mod tests {
     #[test]
     fn a_healthy_host_is_well() {
         assert_eq!(worst(&healthy()).0, Severity::Ok);
+    }
+
+    #[test]
+    fn what_was_seen_of_memory_low_counts_for_more_than_the_version() {
+        let judged = |kernel: &str, is_heeded| {
+            let mut examination = healthy();
+            (examination.facts.kernel, examination.facts.lru) =
+                (kernel.into(), Some(LruFlavour::Mglru));
+            let (taken, expected) = (Bytes::mib(3), Bytes::mib(64));
+            examination.heeding = Some(Heeding { taken, expected, is_heeded });
+            judge(&examination).into_iter().find(|f| f.check == "page aging").unwrap()
+        };
+        let seen = judged("6.12.1", Some(true));
+        assert_eq!(seen.severity, Severity::Ok);
+        assert!(
+            seen.message.contains("where 64 MiB would have been theirs, it took 3 MiB"),
+            "{seen:?}"
+        );
+        assert_eq!(judged("6.18.1", Some(false)).severity, Severity::Warning);
+        assert_eq!(judged("6.12.1", None).severity, Severity::Warning);
+        assert_eq!(judged("6.18.1", None).severity, Severity::Ok);
     }
 
     #[test]

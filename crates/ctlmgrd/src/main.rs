@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use ctlmgr_act::{Actuator, SystemdBus};
-use ctlmgr_api::Severity;
-use ctlmgr_model::Millis;
+use ctlmgr_api::{Client, Severity};
+use ctlmgr_model::{Millis, Plan};
 use ctlmgr_sense::{Query, Sensor, read_topology};
 use ctlmgr_store::Journal;
 use ctlmgrd::doctor::{Examination, judge};
@@ -142,10 +142,18 @@ async fn doctor(places: &Places) -> Result<ExitCode> {
         _ => Vec::new(),
     };
     let docker = ctlmgr_sense::docker::version(&places.docker()).await;
-    let findings = judge(&Examination { facts, docker, snapshot, differences });
+    let heeding = seen_by_daemon(places).await.and_then(|plan| plan.heeding);
+    let findings = judge(&Examination { facts, docker, snapshot, heeding, differences });
     print_json(&findings)?;
     let is_fatal = findings.iter().any(|f| f.severity == Severity::Fatal);
     Ok(if is_fatal { ExitCode::from(2) } else { ExitCode::SUCCESS })
+}
+
+/// What the daemon decided last, if it runs and answers soon.
+async fn seen_by_daemon(places: &Places) -> Option<Plan> {
+    let client = Client::new(places.socket());
+    let answer = client.get::<Plan>("/v1/plan");
+    tokio::time::timeout(Duration::from_secs(2), answer).await.ok()?.ok()
 }
 
 fn print_json<T: serde::Serialize>(value: &T) -> Result<()> {

@@ -248,3 +248,76 @@ impl Drop for Shop {
         );
     }
 }
+
+/// Two floors that the slice cannot cover together: both hard, the kernel could only kill.
+#[test]
+fn a_floor_that_its_slice_cannot_cover_is_refused_by_name() -> Result<()> {
+    let shop = Shop::with_limit("120M")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    sh(
+        "for name in first second; do printf '[[rule]]\\nname = \"%s\"\\nfloor = \"60M\"\\n' $name; done \
+        >/etc/ctlmgr/config.d/95-floors.toml; systemctl reload ctlmgr",
+    )?;
+    let start = |name: &str| Container::start(name, 50, "--cgroup-parent ctlmgr-shop.slice");
+    let (first, second) = (start("first")?, start("second")?);
+    let slice = "/ctlmgr.slice/ctlmgr-shop.slice";
+    eventually("one floor is hard, and the other is named", || {
+        let said = sh("ctlmgr status")?;
+        let is_named = said.contains("second: a floor of 60 MiB")
+            && said.contains(&format!("can be covered in {slice}"));
+        Ok(is_named && first.knob("memory.min")? > 32 * MIB)
+    })?;
+    ensure!(second.knob("memory.min")? == 0, "the other is not");
+    drop((first, second));
+    ctlmgr.stop_and_expect_pristine()?;
+    drop(shop);
+    Ok(())
+}
+
+/// Blocks of memory that the machine has to do without as long as this lives, as hotplug takes them.
+struct Offline(Vec<String>);
+
+impl Offline {
+    /// The highest ones that the kernel can empty.
+    fn take(count: usize) -> Result<Offline> {
+        let mut blocks = Offline(Vec::new());
+        let list = sh("ls -d /sys/devices/system/memory/memory[0-9]* | sort -Vr")?;
+        for block in list.lines() {
+            if blocks.0.len() < count && status(&format!("echo offline >{block}/state"))?.0 == 0 {
+                blocks.0.push(block.to_owned());
+            }
+        }
+        ensure!(blocks.0.len() == count, "only {:?} could be taken", blocks.0);
+        Ok(blocks)
+    }
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        for block in &self.0 {
+            let _ = status(&format!("echo online >{block}/state"));
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_unplugged_is_not_shared_out() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    let account = |key: &str| -> Result<u64> {
+        Ok(json("ctlmgr plan --json")?["account"][key].as_u64().unwrap_or_default())
+    };
+    let (total, capacity) = (account("total")?, account("capacity")?);
+    let blocks = Offline::take(2)?;
+    eventually("there is less to share out", || {
+        Ok(account("total")? + 200 * MIB < total && account("capacity")? + 200 * MIB < capacity)
+    })?;
+    drop(blocks);
+    eventually("all of it is back", || {
+        Ok(account("total")? == total && account("capacity")? + 40 * MIB > capacity)
+    })?;
+    ensure!(web.knob("memory.low")? >= 64 * MIB, "there is plenty still");
+    drop(web);
+    ctlmgr.stop_and_expect_pristine()
+}
