@@ -5,7 +5,7 @@
 //!
 //! # Approach
 //! Keep `headroom` free. When memory is contended and free memory falls below the headroom, ask
-//! the kernel to reclaim what is missing, plus a quarter, from those above their share. Where a
+//! the kernel to reclaim what is missing, plus a quarter of what the settings want free beside the kernel's watermark, from those above their share. Where a
 //! slice holds nothing but managed workloads the request goes to the *slice*, whose reclaim
 //! honours the children's memory.low; elsewhere to the cgroup itself, and then only for what it
 //! has above its share, because reclaim on a cgroup ignores its own protection.
@@ -15,8 +15,8 @@
 //! those themselves that hold more than they need and were promised, before limits are written.
 //!
 //! # Properties
-//! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter, or than the cycle's
-//! budget; never from a group at or below its share, nor from spared units on kernels without
+//! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom, or than
+//! the cycle's budget; never from a group at or below its share, nor from spared units on kernels without
 //! memory.reclaim, where taking is a limit for a moment; where swap is used up or absent, no more
 //! than there is page cache.
 
@@ -59,7 +59,11 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
     if !is_due || missing == Bytes::ZERO {
         return Vec::new();
     }
-    let wanted = (missing + Bytes(account.headroom.0 / 4)).min(settings.reclaim_per_cycle);
+    // A little more, so that not each look asks for a little. Page cache that nobody needs costs nothing; of anything else
+    // what the kernel itself keeps free is no measure.
+    let own = settings.headroom.of(account.total).min(account.headroom);
+    let whole = if account.is_contended() { own } else { account.headroom };
+    let wanted = (missing + Bytes(whole.0 / 4)).min(settings.reclaim_per_cycle);
     let targets = targets(scene);
     let excess: Bytes = targets.values().map(|t| t.excess).sum();
     // What is neither page cache nor has room in swap cannot be had.

@@ -121,13 +121,13 @@ proptest! {
         ];
         let (mut second, mut pace, mut peak) = (0, 0.0, Bytes::ZERO);
         let total = mib(150 + 600 + usual + 100 + room);
-        // It ends ten seconds after a burst has.
-        let kernel = run(Kernel::new(total, lru, sets), false, 330, |kernel| {
+        // It ends twenty seconds after a burst has.
+        let kernel = run(Kernel::new(total, lru, sets), false, 339, |kernel| {
             second += 1;
             let wanted = if second % 60 < 20 { usual + more } else { usual };
             resize(&mut kernel.sets[1], mib(wanted));
             if second > 60 {
-                pace += kernel.sets[0].pace / 270.0;
+                pace += kernel.sets[0].pace / 279.0;
             }
             peak = peak.max(kernel.sets[1].resident);
         });
