@@ -194,6 +194,20 @@ impl Set {
         }
     }
 
+    /// It wants more or less from now on; what it frees was in memory and in swap alike.
+    pub fn resize(&mut self, wanted: Bytes) {
+        let has = self.warm() + self.swapped;
+        let freed = |part: Bytes| {
+            let freed =
+                u128::from(part.0) * u128::from((has - wanted).0) / u128::from(has.0.max(1));
+            Bytes(u64::try_from(freed).unwrap_or(u64::MAX))
+        };
+        let (warm, swapped) = (freed(self.warm()), freed(self.swapped));
+        self.resident = self.resident - warm;
+        self.swapped = self.swapped - swapped;
+        self.wanted = wanted;
+    }
+
     /// What of its set is in memory.
     fn warm(&self) -> Bytes {
         self.resident - self.unused - self.cache
