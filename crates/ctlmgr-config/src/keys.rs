@@ -116,7 +116,7 @@ pub const KEYS: &[Key] = &[
         "true or false",
         "true",
         "Whether, while memory is short or nearly so, those that weigh more than others have a part of their shares as memory.min, \
-         where the kernel ages pages by MGLRU and so hardly heeds memory.low.",
+         where the kernel hardly heeds memory.low (by what was seen; before that where it ages pages by MGLRU).",
     ),
     key(
         "memory",

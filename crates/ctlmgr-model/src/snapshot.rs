@@ -87,7 +87,7 @@ pub struct HostSample {
 pub struct Zram {
     /// Pages that are there, as they were (`orig_data_size`).
     pub stored: Bytes,
-    /// Memory that they take (`mem_used_total`).
+    /// What they take compressed (`compr_data_size`).
     pub used: Bytes,
     /// How much more can go there.
     pub left: Bytes,

@@ -40,8 +40,8 @@ const STEP: Bytes = Bytes::mib(8);
 pub(crate) fn harden(scene: &Scene<'_, '_>, floors: Bytes) -> (Weight, BTreeMap<CgroupId, Bytes>) {
     let is_meant =
         |k: &&Keeping<'_, '_>| k.party.kind == VerdictKind::Workload && !k.party.is_untold();
-    // In a full slice the kernel heeds memory.low, and would have to kill where all is hard.
-    let is_open = |k: &&Keeping<'_, '_>| !scene.is_in_full_slice(k.party.group);
+    // In a slice that is full the kernel heeds memory.low, and would have to kill where all is hard; it is full in no time.
+    let is_open = |k: &&Keeping<'_, '_>| !scene.is_in_limited_slice(k.party.group);
     let workloads: Vec<&Keeping<'_, '_>> =
         scene.all.iter().filter(is_meant).filter(is_open).collect();
     let least = Bytes(scene.account.capacity.0 / NOTEWORTHY);

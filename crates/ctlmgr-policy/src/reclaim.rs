@@ -63,7 +63,7 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
     // what the kernel itself keeps free is no measure.
     let own = settings.headroom.of(account.total).min(account.headroom);
     let whole = if account.is_contended() { own } else { account.headroom };
-    let wanted = (missing + Bytes(whole.0 / 4)).min(settings.reclaim_per_cycle);
+    let wanted = (missing + Bytes(whole.0 / 4).max(NOISE)).min(settings.reclaim_per_cycle);
     let targets = targets(scene);
     let excess: Bytes = targets.values().map(|t| t.excess).sum();
     // What is neither page cache nor has room in swap cannot be had.
@@ -120,14 +120,11 @@ impl Target<'_> {
                  needed or promised{dead}"
             ),
         };
+        let only_cache = !account.is_contended();
         Step {
             path: self.group.path.clone(),
             id: self.group.id,
-            action: Action::Reclaim {
-                amount,
-                chunk: settings.reclaim_chunk,
-                only_cache: !account.is_contended(),
-            },
+            action: Action::Reclaim { amount, chunk: settings.reclaim_chunk, only_cache },
             rung: Rung::Reclaim,
             reason: Reason(reason),
         }
@@ -200,7 +197,7 @@ mod tests {
     use super::*;
     use crate::testing::{container, group, host, settings};
     use crate::{State, decide};
-    use ctlmgr_model::Percent;
+    use ctlmgr_model::{Percent, Zram};
 
     /// What is asked for in all, with this much swap left, and where systemd-oomd kills beyond so much of it.
     fn asked(swap_free: Bytes, swap_limit: Option<Percent>) -> Bytes {
@@ -243,6 +240,24 @@ mod tests {
         for swap_left in [Bytes::ZERO, Bytes::mib(1)] {
             assert_eq!(asked(swap_left, None), Bytes::mib(16));
         }
+    }
+
+    #[test]
+    fn zram_that_gains_nothing_is_no_swap() {
+        let mib = Bytes::mib;
+        let mut web = container("web", 11, mib(2000), None);
+        (web.group.memory.inactive_file, web.group.memory.current) = (mib(8), mib(2008));
+        let mut snapshot = host(mib(2100), vec![web], Vec::new());
+        let asked = |snapshot: &Snapshot| {
+            let (plan, _) = decide(&settings(), State::default(), snapshot);
+            plan.steps.iter().find_map(|s| match s.action {
+                Action::Reclaim { amount, .. } => Some(amount),
+                _ => None,
+            })
+        };
+        assert!(asked(&snapshot) > Some(mib(16)));
+        snapshot.host.zram = Some(Zram { stored: mib(100), used: mib(99), left: mib(2100) });
+        assert_eq!(asked(&snapshot), Some(mib(8)));
     }
 
     #[test]

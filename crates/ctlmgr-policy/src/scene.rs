@@ -261,9 +261,9 @@ impl<'a, 's> Scene<'a, 's> {
         crowd(keeping.party) >= mean.max(least)
     }
 
-    /// Whether it lies below a slice that is full by itself.
-    pub(crate) fn is_in_full_slice(&self, group: &Group) -> bool {
-        self.slices.iter().any(|slice| slice.is_full() && slice.holds(&group.path))
+    /// Whether it lies below a slice that has a limit of its own.
+    pub(crate) fn is_in_limited_slice(&self, group: &Group) -> bool {
+        self.slices.iter().any(|slice| slice.holds(&group.path))
     }
 
     /// Whether memory was contended of late.

@@ -8,16 +8,19 @@
 //! *Gain*: the part of a page that is free memory once it is in swap; all of it on a disk.
 //!
 //! # Algorithm
-//! gain = 1 − memory used / data stored, once [`KNOWN`] of data is stored; before that zram counts like a disk. Below
-//! [`LEAST`] it counts for no swap at all; above, for as much room as it gains.
+//! gain = 1 − what the data takes compressed / data stored, once [`KNOWN`] of data is stored, and a [`SAMPLE`]th of all swap; before
+//! that zram counts like a disk. Below [`LEAST`] what is left there counts for no swap at all; above, for as much as it gains.
 //!
 //! # Properties
-//! Room is never more than what is free in swap; without zram it is that; the more of the memory it takes, the less.
+//! Room is never more than what is free in swap; without zram it is that; the more of the memory it takes, the less; a disk
+//! behind zram counts whatever zram gains.
 
 use ctlmgr_model::{Bytes, HostSample, Percent, Zram};
 
-/// Less than this says nothing of how well what people have there compresses.
+/// Less than this says nothing of how well what people have there compresses …
 const KNOWN: Bytes = Bytes::mib(16);
+/// … nor does less than one part in so many of all swap.
+const SAMPLE: u64 = 64;
 /// A gain below this is not worth what it costs.
 const LEAST: Percent = Percent(25);
 /// Swap counts as used up below this part of it.
@@ -25,37 +28,36 @@ const LAST: Percent = Percent(2);
 
 /// Whether anonymous memory has anywhere to go where that frees memory.
 pub(crate) fn has_swap(host: &HostSample) -> bool {
-    host.swap_free > host.swap_total.scaled(LAST) && idle_zram(host).is_none()
+    let vain = vain_zram(host).map_or(Bytes::ZERO, |zram| zram.left);
+    host.swap_free - vain > host.swap_total.scaled(LAST)
 }
 
 /// Memory that can still be won by swap of which so much must stay free.
 pub(crate) fn room(host: &HostSample, to_leave: Bytes) -> Bytes {
     let free = host.swap_free - to_leave;
     let Some(zram) = host.zram else { return free };
-    if idle_zram(host).is_some() {
-        return Bytes::ZERO;
-    }
     let next = zram.left.min(free);
-    next.scaled(gain(zram)) + (free - next)
+    let gain = if vain_zram(host).is_some() { Percent(0) } else { gain(host, zram) };
+    next.scaled(gain) + (free - next)
 }
 
 /// For people: zram that is worth nothing.
 pub fn warning(host: &HostSample) -> Option<String> {
-    let zram = idle_zram(host)?;
+    let zram = vain_zram(host)?;
     Some(format!(
-        "swap is zram, and {} of pages there take {} of memory: to swap out frees next to nothing, so ctlmgr takes page \
-         cache only, as without swap",
+        "swap is zram, and {} of pages there take {} of memory: to swap out frees next to nothing, so ctlmgr counts on \
+         page cache only, as without swap",
         zram.stored, zram.used
     ))
 }
 
 /// zram that takes about as much memory as it is given.
-fn idle_zram(host: &HostSample) -> Option<Zram> {
-    host.zram.filter(|zram| gain(*zram).0 < LEAST.0)
+fn vain_zram(host: &HostSample) -> Option<Zram> {
+    host.zram.filter(|zram| gain(host, *zram) < LEAST)
 }
 
-fn gain(zram: Zram) -> Percent {
-    if zram.stored < KNOWN {
+fn gain(host: &HostSample, zram: Zram) -> Percent {
+    if zram.stored < KNOWN.max(Bytes(host.swap_total.0 / SAMPLE)) {
         return Percent(100);
     }
     let used = u128::from(zram.used.0) * 100 / u128::from(zram.stored.0);
@@ -84,6 +86,9 @@ mod tests {
         let vain = on_zram(100, 98, 600);
         assert_eq!((room(&vain), has_swap(&vain)), (0, false));
         assert!(warning(&vain).is_some_and(|w| w.contains("100 MiB of pages there take 98 MiB")));
+        // A disk behind it has room.
+        let behind = on_zram(100, 98, 200);
+        assert_eq!((room(&behind), has_swap(&behind)), (400, true));
         let little = on_zram(8, 8, 600);
         assert_eq!((room(&little), has_swap(&little), warning(&little)), (600, true, None));
     }

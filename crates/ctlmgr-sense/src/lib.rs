@@ -10,7 +10,7 @@ mod facts;
 mod machine;
 mod oomd;
 mod sensor;
-pub mod swap;
+mod swap;
 mod topology;
 mod tree;
 mod wake;

@@ -23,7 +23,7 @@ impl SwapDevice {
 
     /// Its name below `/sys/block`, if it is zram.
     fn zram(&self) -> Option<&str> {
-        self.name.strip_prefix("/dev/").filter(|name| name.starts_with("zram"))
+        self.name.rsplit('/').next().filter(|name| name.starts_with("zram"))
     }
 }
 
@@ -42,10 +42,10 @@ pub fn parse_swaps(text: &str) -> Vec<SwapDevice> {
     text.lines().filter_map(device).collect()
 }
 
-/// `orig_data_size` and `mem_used_total` of `/sys/block/zram<N>/mm_stat` (kernel: admin-guide/blockdev/zram.rst).
+/// `orig_data_size` and `compr_data_size` of `/sys/block/zram<N>/mm_stat` (kernel: admin-guide/blockdev/zram.rst).
 pub fn parse_mm_stat(text: &str) -> Option<(Bytes, Bytes)> {
     let mut words = text.split_whitespace().map(|word| word.parse::<u64>().ok());
-    let (stored, _, used) = (words.next()??, words.next()??, words.next()??);
+    let (stored, used) = (words.next()??, words.next()??);
     Some((Bytes(stored), Bytes(used)))
 }
 
@@ -93,7 +93,7 @@ mod tests {
             ("/dev/zram0 partition 1024 256 100\n", "/dev/vdb partition 4096 0 -2\n");
         let stat = Some("  262144   131072   135168        0   135168     3       0     0     0\n");
         let some =
-            Some(Zram { stored: Bytes(262_144), used: Bytes(135_168), left: Bytes(768 * 1024) });
+            Some(Zram { stored: Bytes(262_144), used: Bytes(131_072), left: Bytes(768 * 1024) });
         assert_eq!(zram(first, stat), some);
         assert_eq!(zram(&format!("{disk}{first}"), stat), some);
         // It is full, or the disk comes first, or they take turns.

@@ -1,6 +1,6 @@
 //! Closed loop: what is asked for and what is needed are not the same.
 
-use ctlmgr_model::{Bytes, Mode, Settings};
+use ctlmgr_model::{Bytes, Mode, Plan, Settings};
 use ctlmgr_policy::{State, check, decide};
 use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
 use proptest::prelude::*;
@@ -10,7 +10,17 @@ fn mib(n: u64) -> Bytes {
 }
 
 /// Runs a host for some seconds; each second something may happen to its sets.
-fn run(mut kernel: Kernel, probe: bool, seconds: u32, mut each: impl FnMut(&mut Kernel)) -> Kernel {
+fn run(kernel: Kernel, probe: bool, seconds: u32, each: impl FnMut(&mut Kernel)) -> Kernel {
+    watch(kernel, probe, seconds, (each, |_| ()))
+}
+
+/// The same, and each plan is looked at.
+fn watch(
+    mut kernel: Kernel,
+    probe: bool,
+    seconds: u32,
+    (mut each, mut look): (impl FnMut(&mut Kernel), impl FnMut(&Plan)),
+) -> Kernel {
     let mut settings = Settings::default();
     settings.memory.mode = Mode::Act;
     settings.memory.probe = probe;
@@ -22,6 +32,7 @@ fn run(mut kernel: Kernel, probe: bool, seconds: u32, mut each: impl FnMut(&mut 
         let (plan, next) = decide(&settings, std::mem::take(&mut state), &snapshot);
         state = next;
         assert_eq!(check(&settings, &plan, &snapshot), []);
+        look(&plan);
         kernel.apply(&plan);
         plan.steps.iter().for_each(|step| state.learn(step, &outcome(step), snapshot.at));
     }
@@ -151,25 +162,17 @@ proptest! {
 #[test]
 fn it_is_seen_whether_the_kernel_heeds_memory_low() {
     let seen = |lru| {
-        let mut settings = Settings::default();
-        settings.memory.mode = Mode::Act;
         let sets = vec![
             Set::managed("web", mib(600), Some(mib(600)), 100),
             Set::bystander("hog", mib(300)),
         ];
-        let mut kernel = Kernel::new(mib(1400), lru, sets);
-        let (mut state, mut last) = (State::default(), None);
-        for second in 0..120 {
-            // Faster than a reading a second can follow.
-            kernel.sets[1].wanted = mib(if second % 20 < 10 { 300 } else { 1100 });
-            kernel.tick();
-            let snapshot = kernel.snapshot();
-            let (plan, next) = decide(&settings, std::mem::take(&mut state), &snapshot);
-            state = next;
-            kernel.apply(&plan);
-            plan.steps.iter().for_each(|step| state.learn(step, &outcome(step), snapshot.at));
-            last = plan.heeding;
-        }
+        let (mut second, mut last) = (0, None);
+        // Faster than a reading a second can follow.
+        let each = |kernel: &mut Kernel| {
+            kernel.sets[1].resize(mib(if second % 20 < 10 { 300 } else { 1100 }));
+            second += 1;
+        };
+        watch(Kernel::new(mib(1400), lru, sets), false, 240, (each, |p: &Plan| last = p.heeding));
         last
     };
     assert_eq!(seen(Lru::Mglru).and_then(|h| h.is_heeded), Some(false), "{:?}", seen(Lru::Mglru));

@@ -109,23 +109,30 @@ fn swap(examination: &Examination) -> Finding {
 fn lru(examination: &Examination) -> Finding {
     let Examination { facts, heeding, .. } = examination;
     let is_old = facts.lru == Some(LruFlavour::Mglru) && before(&facts.kernel, (6, 17));
-    let seen = heeding.filter(|h| h.is_heeded.is_some());
-    let evidence = match seen {
-        Some(Heeding { taken, expected, .. }) => format!(
+    let evidence = match heeding {
+        Some(Heeding { taken, expected, is_heeded: Some(_) }) => format!(
             "seen: where {expected} would have been theirs, it took {taken} from those within their \
              memory.low"
         ),
-        None => "by its version; nothing was seen of it yet".to_owned(),
+        Some(_) => "by its version and page aging; what was seen says neither".to_owned(),
+        None => "by its version and page aging; nothing was seen of it yet".to_owned(),
+    };
+    let advice = match facts.lru {
+        Some(LruFlavour::Mglru) => {
+            "Classic lists keep memory.low: lru = \"classic\" under \
+             [memory]. Of two services promised 400 and 800 MiB the larger made 8 % of its accesses in \
+             time on the plain kernel with MGLRU and 40 % with classic lists, at worst; with ctlmgr \
+             acting, 96 and 95 %"
+        }
+        _ => "Is there more of memory.low and memory.min than of memory?",
     };
     let advice = format!(
         "kernel {}: the kernel's own reclaim largely ignores memory.low ({evidence}); ctlmgr reclaims \
-         early in mode act to stay ahead of it. Classic lists keep memory.low: lru = \"classic\" under \
-         [memory]. Of two services promised 400 and 800 MiB the larger made 8 % of its accesses in \
-         time on the plain kernel with MGLRU and 40 % with classic lists, at worst; with ctlmgr \
-         acting, 96 and 95 %",
+         early in mode act to stay ahead of it. {advice}",
         facts.kernel
     );
-    let is_weak = seen.map_or(is_old, |seen| seen.is_heeded == Some(false));
+    let seen = heeding.and_then(|seen| seen.is_heeded);
+    let is_weak = seen.map_or(is_old, |is_heeded| !is_heeded);
     let fine = format!("memory.low is honoured ({evidence})");
     expect("page aging", !is_weak, &fine, Severity::Warning, &advice)
 }

@@ -283,7 +283,9 @@ impl Offline {
         let mut blocks = Offline(Vec::new());
         let list = sh("ls -d /sys/devices/system/memory/memory[0-9]* | sort -Vr")?;
         for block in list.lines() {
-            if blocks.0.len() < count && status(&format!("echo offline >{block}/state"))?.0 == 0 {
+            if blocks.0.len() < count
+                && status(&format!("timeout 20 sh -c 'echo offline >{block}/state'"))?.0 == 0
+            {
                 blocks.0.push(block.to_owned());
             }
         }
@@ -308,14 +310,17 @@ fn memory_that_is_unplugged_is_not_shared_out() -> Result<()> {
     let account = |key: &str| -> Result<u64> {
         Ok(json("ctlmgr plan --json")?["account"][key].as_u64().unwrap_or_default())
     };
+    let block = sh("cat /sys/devices/system/memory/block_size_bytes")?;
+    let taken = 2 * u64::from_str_radix(&block, 16)?;
     let (total, capacity) = (account("total")?, account("capacity")?);
     let blocks = Offline::take(2)?;
     eventually("there is less to share out", || {
-        Ok(account("total")? + 200 * MIB < total && account("capacity")? + 200 * MIB < capacity)
+        let less = taken - taken / 5;
+        Ok(account("total")? + less < total && account("capacity")? + less < capacity)
     })?;
     drop(blocks);
     eventually("all of it is back", || {
-        Ok(account("total")? == total && account("capacity")? + 40 * MIB > capacity)
+        Ok(account("total")? + 4 * MIB > total && account("capacity")? + 40 * MIB > capacity)
     })?;
     ensure!(web.knob("memory.low")? >= 64 * MIB, "there is plenty still");
     drop(web);
