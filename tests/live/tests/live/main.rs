@@ -9,6 +9,7 @@ mod c_coalesce;
 mod c_faults;
 mod c_memory;
 mod c_place;
+mod c_rootless;
 mod c_rungs;
 mod c_starts;
 mod d_removal;

@@ -1,0 +1,81 @@
+//! Containers of a user's own manager: podman without root.
+
+use anyhow::{Result, ensure};
+use ctlmgr_live::{Ctlmgr, eventually, json, knob, sh};
+
+const MIB: u64 = 1 << 20;
+const SCOPE: &str = "libpod-0000000000000000000000000000000000000000000000000000000000000007.scope";
+
+/// A user whose manager runs a scope as podman makes them; both are gone with the test.
+struct Rootless {
+    user: String,
+    cgroup: String,
+}
+
+impl Rootless {
+    /// Its manager is started without PAM, of which the guest has not the module.
+    fn start(reservation: &str) -> Result<Rootless> {
+        sh("useradd --create-home rootless; mkdir -p /run/systemd/system/user@.service.d; \
+            printf '[Service]\\nPAMName=\\nEnvironment=XDG_RUNTIME_DIR=/run/user/%%i\\n' \
+            >/run/systemd/system/user@.service.d/lab.conf; systemctl daemon-reload; \
+            systemctl start user@$(id -u rootless).service")?;
+        let mut user = Rootless { user: sh("id -u rootless")?, cgroup: String::new() };
+        user.run(&format!(
+            "systemd-run --user --scope --unit={SCOPE} -p MemoryLow={reservation} \
+             sh -c 'dd if=/dev/urandom of=/dev/shm/rootless bs=1M count=64 2>/dev/null; exec sleep 100000' \
+             >/dev/null 2>&1 &"
+        ))?;
+        let find = format!("find /sys/fs/cgroup/user.slice -name {SCOPE}");
+        eventually("the scope is there", || Ok(!sh(&find)?.is_empty()))?;
+        user.cgroup = sh(&find)?;
+        Ok(user)
+    }
+
+    fn run(&self, words: &str) -> Result<String> {
+        let user = &self.user;
+        sh(&format!(
+            "setpriv --reuid={user} --regid={user} --init-groups env XDG_RUNTIME_DIR=/run/user/{user} {words}"
+        ))
+    }
+
+    fn low(&self) -> Result<u64> {
+        knob(&format!("{}/memory.low", self.cgroup))
+    }
+}
+
+impl Drop for Rootless {
+    fn drop(&mut self) {
+        let _ = sh(&format!(
+            "systemctl stop user@{}.service; rm -r /run/systemd/system/user@.service.d /dev/shm/rootless; \
+             systemctl daemon-reload; userdel --remove rootless",
+            self.user
+        ));
+    }
+}
+
+/// Its scope and all slices above it get what they need, a reload of either manager changes none of it, and all is put back.
+#[test]
+fn a_rootless_container_is_protected_whatever_its_users_manager_reloads() -> Result<()> {
+    let rootless = Rootless::start("20M")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    let is_protected = || -> Result<bool> {
+        let above = knob("/sys/fs/cgroup/user.slice/memory.low")?;
+        Ok(rootless.low()? >= 64 * MIB && above >= rootless.low()?)
+    };
+    eventually("it is protected, and covered up to the root", &is_protected)?;
+    rootless.run("systemctl --user daemon-reload")?;
+    sh("systemctl daemon-reload")?;
+    eventually("it still is", &is_protected)?;
+    ensure!(ctlmgr.status()?["counters"]["failures"] == 0, "a write failed");
+    // What its user says counts.
+    rootless.run(&format!("systemctl --user set-property --runtime {SCOPE} MemoryLow=30M"))?;
+    eventually("its value is named", || {
+        Ok(sh("ctlmgr status")?.contains("by another writer; ctlmgr leaves it at that"))
+    })?;
+    ensure!(rootless.low()? == 30 * MIB, "it is {}", rootless.low()?);
+    sh("systemctl stop ctlmgr.service")?;
+    ensure!(rootless.low()? == 30 * MIB, "after the stop it is {}", rootless.low()?);
+    ensure!(json("ctlmgr diff --json")? == serde_json::json!([]), "something is left");
+    ensure!(knob("/sys/fs/cgroup/user.slice/memory.low")? == 0, "the cover is left");
+    Ok(())
+}
