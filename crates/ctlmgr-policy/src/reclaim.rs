@@ -15,7 +15,7 @@
 //! those themselves that hold more than they need and were promised, before limits are written.
 //!
 //! # Properties
-//! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom, or than
+//! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom (or [`NOISE`]), or than
 //! the cycle's budget; never from a group at or below its share, nor from spared units on kernels without
 //! memory.reclaim, where taking is a limit for a moment; where swap is used up or absent, no more
 //! than there is page cache.
