@@ -165,7 +165,7 @@ pub const KEYS: &[Key] = &[
         "memory.bystanders",
         "floor",
         "size",
-        "\"64M\"",
+        "\"16M\"",
         "What each unit that ctlmgr does not manage keeps in any case.",
     ),
     key(
@@ -173,7 +173,7 @@ pub const KEYS: &[Key] = &[
         "spared",
         "list of patterns",
         "[\"ctlmgr*\", \"docker.*\", \"containerd.*\", \"dbus*\", \"ssh*\", \"systemd-*\", \"init.scope\"]",
-        "Units that are never limited or stopped, and keep half of what they used of late.",
+        "Units that are never limited or stopped, and keep a quarter of what they used of late.",
     ),
     key(
         "starts",

@@ -256,7 +256,7 @@ impl Default for Bystanders {
             ["ctlmgr*", "docker.*", "containerd.*", "dbus*", "ssh*", "systemd-*", "init.scope"];
         Bystanders {
             weight: Weight::DEFAULT,
-            floor: Bytes::mib(64),
+            floor: Bytes::mib(16),
             // A constant pattern that did not parse would show in the first test that runs.
             spared: spared.iter().filter_map(|p| Pattern::new(p).ok()).collect(),
         }

@@ -2,7 +2,9 @@
 //!
 //! *Headroom* is what the settings ask for, above the watermark at which the kernel's own reclaim
 //! ends. *Host* is what the kernel and units too small to count hold and reclaim cannot give back:
-//! used memory that no listed group holds, less the page cache outside of them. The same for slices that have a limit of
+//! used memory that no listed group holds, less the page cache outside of them; of that half, but no more than the
+//! watermark, is taken to be in use, as in the kernel's own estimate of what is available (`si_mem_available()` in
+//! mm/show_mem.c). The same for slices that have a limit of
 //! their own: what they can hold, less [`SLACK`].
 
 use ctlmgr_model::{Bytes, CapacityAccount, Group, Knob, MemorySettings, SliceAccount, Snapshot};
@@ -25,6 +27,7 @@ pub(crate) fn account(
     let held: Bytes = groups().map(|g| g.memory.current).sum();
     let cache_inside: Bytes = groups().map(|g| g.memory.page_cache()).sum();
     let cache_outside = host.reclaimable_cache - cache_inside;
+    let cache_outside = cache_outside - Bytes(cache_outside.0 / 2).min(host.watermark);
     let unlisted = host.mem_total - host.mem_free - held - cache_outside;
     // The kernel's own reclaim must stay asleep, so what it keeps free comes on top. More than half
     // of the memory idle is a slip of the pen, not a wish.
@@ -135,5 +138,18 @@ mod tests {
         assert_eq!(of(&snapshot).capacity, Bytes::mib(1000 - 100 - 60));
         snapshot.host.watermark = Bytes::mib(900);
         assert_eq!(of(&snapshot).headroom, Bytes::mib(500));
+    }
+
+    #[test]
+    fn of_page_cache_that_no_listed_group_holds_a_part_is_in_use() {
+        let mut snapshot = host(Bytes::mib(1000), Vec::new(), Vec::new());
+        let mut with = |cache, watermark| {
+            (snapshot.host.reclaimable_cache, snapshot.host.watermark) =
+                (Bytes::mib(cache), Bytes::mib(watermark));
+            account(&settings().memory, &snapshot, Bytes::ZERO).host
+        };
+        let none = with(0, 30);
+        assert_eq!(none - with(40, 30), Bytes::mib(20), "half");
+        assert_eq!(none - with(90, 30), Bytes::mib(60), "all but as much as the watermark");
     }
 }

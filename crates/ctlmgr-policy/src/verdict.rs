@@ -61,7 +61,7 @@ pub(crate) fn parties<'a>(
 }
 
 /// Who is spared keeps this much of what it used of late; of the rest it gives as others do, the more the colder it is.
-const SPARED: Percent = Percent(50);
+const SPARED: Percent = Percent(25);
 
 fn of_bystander(settings: &Settings, group: &Group, estimate: &Estimate) -> Entitlement {
     let rules = &settings.memory.bystanders;
@@ -261,7 +261,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn who_is_spared_keeps_half_of_what_it_used_and_other_units_the_floor_of_the_settings() {
+    fn who_is_spared_keeps_a_quarter_of_what_it_used_and_other_units_the_floor_of_the_settings() {
         let settings = Settings::default();
         let floor = |name: &str, held| {
             let group = testing::group(name, 7, Bytes::mib(held));
@@ -269,8 +269,8 @@ mod tests {
             let estimate = testing::party(&workload, None, 100).estimate;
             of_bystander(&settings, &group, &estimate).floor
         };
-        assert_eq!(floor("system.slice/docker.service", 400), Bytes::mib(200));
+        assert_eq!(floor("system.slice/docker.service", 400), Bytes::mib(100));
         assert_eq!(floor("system.slice/backup.service", 400), settings.memory.bystanders.floor);
-        assert!(settings.memory.bystanders.floor < Bytes::mib(200));
+        assert!(settings.memory.bystanders.floor < Bytes::mib(100));
     }
 }

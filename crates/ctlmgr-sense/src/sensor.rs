@@ -15,8 +15,9 @@ use crate::cgroup::{
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, is_user_manager, walk};
 
-/// A bystander smaller than this counts as part of the host.
+/// A bystander smaller than this, or than one part in [`SMALL`] of the machine, counts as part of the host.
 const NOTEWORTHY: Bytes = Bytes::mib(32);
+const SMALL: u64 = 256;
 
 /// Reads the host below a root.
 #[derive(Debug, Clone)]
@@ -280,7 +281,9 @@ impl Sensor {
                     source: Source::Unit(unit),
                     group,
                 }),
-                Kind::Bystander if group.memory.current >= NOTEWORTHY => bystanders.push(group),
+                Kind::Bystander if is_noteworthy(&group.memory, host.mem_total) => {
+                    bystanders.push(group);
+                }
                 Kind::Bystander => {}
             }
         }
@@ -378,9 +381,26 @@ fn container(query: &Query, id: String, group: Group) -> Workload {
     Workload { name: WorkloadName(name), source: Source::Container(facts), group }
 }
 
+/// Who was taken from is as large as before, or it would come and go with what it holds just then.
+fn is_noteworthy(memory: &MemorySample, total: Bytes) -> bool {
+    memory.current + (memory.swap - memory.swapcached) >= NOTEWORTHY.min(Bytes(total.0 / SMALL))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_counts_by_what_it_holds_and_has_in_swap_and_by_the_size_of_the_machine() {
+        let counts = |current, swap, swapcached, total| {
+            let [current, swap, swapcached] = [current, swap, swapcached].map(Bytes::mib);
+            let memory = MemorySample { current, swap, swapcached, ..MemorySample::default() };
+            is_noteworthy(&memory, Bytes::mib(total))
+        };
+        assert!(counts(32, 0, 0, 65_536) && !counts(31, 0, 0, 65_536));
+        assert!(counts(12, 20, 0, 65_536) && !counts(12, 20, 1, 65_536));
+        assert!(counts(8, 0, 0, 2048) && !counts(7, 0, 0, 2048));
+    }
 
     #[test]
     fn lists_of_processors_are_read_and_those_of_users_managers_left_out() {
