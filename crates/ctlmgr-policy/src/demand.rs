@@ -11,7 +11,8 @@
 //! one task faults in its pages one by one, and would lose its claim before they are back). Page cache that is read again shows itself in two ways. What is
 //! mapped, the kernel puts on the active list. What is read by file descriptor stays on the inactive one
 //! under MGLRU, however hot it is, and shows only once it is missed: it comes back so soon that the
-//! kernel counts it as of the working set (`workingset_activate_file`). The rate of that says how much
+//! kernel counts it as of the working set (`workingset_activate_file`; where the kernel does not count that, all that comes
+//! back counts, see [`crate::cache`]). The rate of that says how much
 //! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
 //! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it holds within its promise. MGLRU calls everything
 //! that comes back a part of the working set, a file that is read from end to end again and again included, of which a part
@@ -136,6 +137,8 @@ pub(crate) struct Look<'a> {
     pub is_new: bool,
     /// Memory that it was promised.
     pub promise: Option<Bytes>,
+    /// Whether the kernel says what of the page cache that comes back was of the working set.
+    pub says_cache: bool,
 }
 
 /// What it costs that pages are missing.
@@ -171,8 +174,7 @@ pub(crate) fn estimate(
         _ => (per_sec(last.refaults, refaults, passed), doing(&last.seen, &seen, passed)),
     };
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
-    let cache_rate = per_sec(last.activated.unwrap_or(u64::MAX), memory.activate_file, passed);
-    let (cache, missed) = cache::needed(look, &last, cache_rate);
+    let (cache, missed) = cache::needed(look, &last, cache::coming_back(look, &last));
     let returning = returning(look, anon_rate);
     let need = |cache: Bytes| capped(memory.working_set() + returning + cache, memory.max);
     let (now, all) = (need(cache), need(cache.max(missed)));
@@ -292,8 +294,10 @@ pub(crate) fn estimate_all(settings: &Settings, state: &State, snapshot: &Snapsh
     let prices = Prices { cpu: price_of_cpu(&snapshot.host), fault };
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
+    let says_cache = cache::is_said(snapshot);
     let look = |(g, promise): (&Group, Option<Bytes>)| {
-        let look = Look { at, memory: &g.memory, seen: g.activity, prices, is_new, promise };
+        let look =
+            Look { at, memory: &g.memory, seen: g.activity, prices, is_new, promise, says_cache };
         (g.id, estimate(&settings.memory, last.get(&g.id).copied(), &look))
     };
     let total = snapshot.host.mem_total;
@@ -406,7 +410,15 @@ mod tests {
         super::estimate(
             settings,
             last,
-            &Look { at, memory, seen, prices: Prices::default(), is_new: false, promise: None },
+            &Look {
+                at,
+                memory,
+                seen,
+                prices: Prices::default(),
+                is_new: false,
+                promise: None,
+                says_cache: true,
+            },
         )
     }
 
@@ -459,6 +471,7 @@ mod tests {
                     prices: Prices::default(),
                     is_new,
                     promise: None,
+                    says_cache: true,
                 },
             )
         };
@@ -579,6 +592,30 @@ mod tests {
         assert_eq!(unmissed.demand, Bytes::mib(20), "what nobody misses may be a scan");
     }
 
+    #[test]
+    fn all_page_cache_that_comes_back_is_missed_where_the_kernel_does_not_say_which() {
+        let need = |says_cache, activated: u64| {
+            let mut last = None;
+            for second in 0..20u64 {
+                let memory = MemorySample {
+                    inactive_file: Bytes::mib(90),
+                    refault_file: second * 4000,
+                    activate_file: second * activated,
+                    ..sample(Bytes::mib(5))
+                };
+                let (at, seen) = (Millis(second * 1000), Activity::default());
+                let (prices, promise) = (Prices::default(), Some(Bytes::mib(400)));
+                let look =
+                    Look { at, memory: &memory, seen, prices, is_new: false, promise, says_cache };
+                last = Some(super::estimate(&settings(), last, &look));
+            }
+            last.unwrap().demand
+        };
+        assert!(need(false, 0) > Bytes::mib(95), "{}", need(false, 0));
+        assert_eq!(need(false, 0), need(true, 4000));
+        assert_eq!(need(true, 0), Bytes::mib(5), "it comes back too late");
+    }
+
     /// A file larger than memory, read from end to end again and again: MGLRU calls all of it a working set.
     fn scanned_again(promise: Option<Bytes>, request: Bytes) -> Estimate {
         let mut last = None;
@@ -595,7 +632,8 @@ mod tests {
                 ctlmgr_model::Io { read, reads: read.0 / request.0, ..ctlmgr_model::Io::default() };
             let seen = Activity { io, ..Activity::default() };
             let (at, prices) = (Millis(second * 1000), Prices::default());
-            let look = Look { at, memory: &memory, seen, prices, is_new: true, promise };
+            let look =
+                Look { at, memory: &memory, seen, prices, is_new: true, promise, says_cache: true };
             last = Some(super::estimate(&settings(), last, &look));
         }
         last.unwrap()
@@ -628,7 +666,15 @@ mod tests {
                 };
                 let (seen, prices) = (Activity::default(), Prices::default());
                 let (at, promise) = (Millis(second * 600_000), Some(Bytes::mib(promise)));
-                let look = Look { at, memory: &memory, seen, prices, is_new: false, promise };
+                let look = Look {
+                    at,
+                    memory: &memory,
+                    seen,
+                    prices,
+                    is_new: false,
+                    promise,
+                    says_cache: true,
+                };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -653,7 +699,15 @@ mod tests {
                 let (seen, prices) = (Activity::default(), Prices::default());
                 let promise = Some(Bytes::mib(promise));
                 let at = Millis(second * 1000);
-                let look = Look { at, memory: &memory, seen, prices, is_new: false, promise };
+                let look = Look {
+                    at,
+                    memory: &memory,
+                    seen,
+                    prices,
+                    is_new: false,
+                    promise,
+                    says_cache: true,
+                };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -714,7 +768,15 @@ mod tests {
                 let seen = Activity { io, user_usec, ..Activity::default() };
                 let prices = Prices { cpu: price_of_cpu(&host), ..Prices::default() };
                 let at = Millis(second * 1000);
-                let look = Look { at, memory: &memory, seen, prices, is_new: false, promise: None };
+                let look = Look {
+                    at,
+                    memory: &memory,
+                    seen,
+                    prices,
+                    is_new: false,
+                    promise: None,
+                    says_cache: true,
+                };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             Heat::of_all([last.unwrap().heat].into_iter()).is_some()
@@ -818,7 +880,7 @@ mod tests {
             let pressure = |usec| Some(Pressure { some: line(usec), full: line(usec) });
             memory.pressure = pressure(0);
             let (at, seen) = (Millis(0), Activity::default());
-            let look = Look { at, memory: &memory, seen, prices: Prices::default(), is_new: true, promise: None };
+            let look = Look { at, memory: &memory, seen, prices: Prices::default(), is_new: true, promise: None, says_cache: true };
             let first = super::estimate(&settings(), None, &look);
             prop_assert_eq!(first.basis, LIVING);
             // With all of it there its demand is the same, however it waits.
@@ -859,7 +921,7 @@ mod tests {
                 let io = ctlmgr_model::Io { read, reads, ..ctlmgr_model::Io::default() };
                 let seen = Activity { io, ..Activity::default() };
                 let (at, prices) = (Millis(second * 1000), Prices::default());
-                let look = Look { at, memory: &memory, seen, prices, is_new: true, promise };
+                let look = Look { at, memory: &memory, seen, prices, is_new: true, promise, says_cache: true };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             let (last, own) = (last.unwrap(), Bytes::mib(own));

@@ -89,6 +89,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
         prices: crate::demand::Prices::default(),
         promise: None,
         is_new: false,
+        says_cache: true,
     };
     let mut estimate = estimate(&settings.memory, None, &look);
     estimate.stall.ppm = stall.map(|permille| u32::from(permille) * 1000);

@@ -150,7 +150,7 @@ fn a_limit_follows_at_each_reading() -> Result<()> {
 fn a_squeeze_costs_the_one_that_grows() -> Result<()> {
     let (plans, reclaims) = plans(SQUEEZE)?;
     for plan in &plans {
-        for (name, least_pct) in [("lab-redis", 100), ("lab-normal", 97), ("lab-low", 97)] {
+        for (name, least_pct) in [("lab-redis", 100), ("lab-normal", 97), ("lab-low", 95)] {
             let v = verdict(plan, name)?;
             assert!(v.share.0 * 100 >= v.demand.0 * least_pct, "{name}: {v:#?}");
         }

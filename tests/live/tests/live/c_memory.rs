@@ -216,8 +216,9 @@ fn a_slice_with_a_limit_of_its_own_is_shared_out_by_weight() -> Result<()> {
         Container::run(name, &arguments)
     };
     let (light, heavy) = (start("light", 100)?, start("heavy", 400)?);
-    eventually("the heavy one has its set and the light one gives", || {
-        Ok(heavy.knob("memory.current")? > 270 * MIB && light.knob("memory.low")? < 150 * MIB)
+    // What the heavy one lost before it was protected it faults back page by page.
+    eventually("the heavy one has most of its set and the light one gives", || {
+        Ok(heavy.knob("memory.current")? > 250 * MIB && light.knob("memory.low")? < 150 * MIB)
     })?;
     let account = json("ctlmgr plan --json")?["account"].clone();
     ensure!(account["demand"].as_u64() < account["capacity"].as_u64(), "the host has plenty");
