@@ -399,7 +399,12 @@ mod tests {
         MemorySettings::default()
     }
 
-    /// With idle processors.
+    /// At one that was not promised anything, with idle processors.
+    fn plain(at: Millis, memory: &MemorySample, seen: Activity) -> Look<'_> {
+        let prices = Prices::default();
+        Look { at, memory, seen, prices, is_new: false, promise: None, says_cache: true }
+    }
+
     fn estimate(
         settings: &MemorySettings,
         last: Option<Estimate>,
@@ -407,19 +412,7 @@ mod tests {
         memory: &MemorySample,
         seen: Activity,
     ) -> Estimate {
-        super::estimate(
-            settings,
-            last,
-            &Look {
-                at,
-                memory,
-                seen,
-                prices: Prices::default(),
-                is_new: false,
-                promise: None,
-                says_cache: true,
-            },
-        )
+        super::estimate(settings, last, &plain(at, memory, seen))
     }
 
     #[test]
@@ -461,19 +454,7 @@ mod tests {
     fn who_comes_begins_with_the_same_basis_and_earns_by_time() {
         let begin = |held: Bytes, is_new| {
             let (at, memory, seen) = (Millis(0), sample(held), Activity::default());
-            super::estimate(
-                &settings(),
-                None,
-                &Look {
-                    at,
-                    memory: &memory,
-                    seen,
-                    prices: Prices::default(),
-                    is_new,
-                    promise: None,
-                    says_cache: true,
-                },
-            )
+            super::estimate(&settings(), None, &Look { is_new, ..plain(at, &memory, seen) })
         };
         assert_eq!(begin(Bytes::mib(900), true).basis, begin(Bytes::mib(70), true).basis);
         assert_eq!(
@@ -605,8 +586,7 @@ mod tests {
                 };
                 let (at, seen) = (Millis(second * 1000), Activity::default());
                 let (prices, promise) = (Prices::default(), Some(Bytes::mib(400)));
-                let look =
-                    Look { at, memory: &memory, seen, prices, is_new: false, promise, says_cache };
+                let look = Look { prices, promise, says_cache, ..plain(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -632,8 +612,7 @@ mod tests {
                 ctlmgr_model::Io { read, reads: read.0 / request.0, ..ctlmgr_model::Io::default() };
             let seen = Activity { io, ..Activity::default() };
             let (at, prices) = (Millis(second * 1000), Prices::default());
-            let look =
-                Look { at, memory: &memory, seen, prices, is_new: true, promise, says_cache: true };
+            let look = Look { prices, promise, is_new: true, ..plain(at, &memory, seen) };
             last = Some(super::estimate(&settings(), last, &look));
         }
         last.unwrap()
@@ -666,15 +645,7 @@ mod tests {
                 };
                 let (seen, prices) = (Activity::default(), Prices::default());
                 let (at, promise) = (Millis(second * 600_000), Some(Bytes::mib(promise)));
-                let look = Look {
-                    at,
-                    memory: &memory,
-                    seen,
-                    prices,
-                    is_new: false,
-                    promise,
-                    says_cache: true,
-                };
+                let look = Look { prices, promise, ..plain(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -699,15 +670,7 @@ mod tests {
                 let (seen, prices) = (Activity::default(), Prices::default());
                 let promise = Some(Bytes::mib(promise));
                 let at = Millis(second * 1000);
-                let look = Look {
-                    at,
-                    memory: &memory,
-                    seen,
-                    prices,
-                    is_new: false,
-                    promise,
-                    says_cache: true,
-                };
+                let look = Look { prices, promise, ..plain(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -768,15 +731,7 @@ mod tests {
                 let seen = Activity { io, user_usec, ..Activity::default() };
                 let prices = Prices { cpu: price_of_cpu(&host), ..Prices::default() };
                 let at = Millis(second * 1000);
-                let look = Look {
-                    at,
-                    memory: &memory,
-                    seen,
-                    prices,
-                    is_new: false,
-                    promise: None,
-                    says_cache: true,
-                };
+                let look = Look { prices, ..plain(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             Heat::of_all([last.unwrap().heat].into_iter()).is_some()
@@ -880,7 +835,7 @@ mod tests {
             let pressure = |usec| Some(Pressure { some: line(usec), full: line(usec) });
             memory.pressure = pressure(0);
             let (at, seen) = (Millis(0), Activity::default());
-            let look = Look { at, memory: &memory, seen, prices: Prices::default(), is_new: true, promise: None, says_cache: true };
+            let look = Look { is_new: true, ..plain(at, &memory, seen) };
             let first = super::estimate(&settings(), None, &look);
             prop_assert_eq!(first.basis, LIVING);
             // With all of it there its demand is the same, however it waits.
@@ -921,7 +876,7 @@ mod tests {
                 let io = ctlmgr_model::Io { read, reads, ..ctlmgr_model::Io::default() };
                 let seen = Activity { io, ..Activity::default() };
                 let (at, prices) = (Millis(second * 1000), Prices::default());
-                let look = Look { at, memory: &memory, seen, prices, is_new: true, promise, says_cache: true };
+                let look = Look { prices, promise, is_new: true, ..plain(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             let (last, own) = (last.unwrap(), Bytes::mib(own));
