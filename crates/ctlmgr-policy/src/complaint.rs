@@ -50,9 +50,24 @@ pub(crate) fn overridden(
     let groups = groups.chain(&snapshot.bystanders).chain(&snapshot.ancestors);
     let knobs = groups.flat_map(|g| Knob::OF_CGROUP.map(|knob| (g, knob, read(g, knob))));
     let foreign = knobs.filter(|(group, knob, value)| {
-        state.was_overridden(group, *knob, *value) && !is_promise(snapshot, group, *knob, *value)
+        state.was_overridden(group, *knob, *value)
+            && !is_promise(snapshot, group, *knob, *value)
+            && !is_bare_again(state, snapshot, group, *knob, *value)
     });
     foreign.map(|(group, knob, value)| ((group.path.clone(), knob), value)).collect()
+}
+
+/// A slice as it was before ctlmgr: a user's manager, which does not know of the cover, has applied
+/// its own settings again. It does so with a change of any unit, and nobody meant what is below.
+fn is_bare_again(
+    state: &State,
+    snapshot: &Snapshot,
+    group: &Group,
+    knob: Knob,
+    observed: Bytes,
+) -> bool {
+    snapshot.ancestors.iter().any(|slice| slice.id == group.id)
+        && state.first_prior(group, knob) == Some(observed)
 }
 
 /// A reservation that dockerd has just set is a promise to us, not a contest.

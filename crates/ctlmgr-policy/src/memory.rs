@@ -557,6 +557,32 @@ mod tests {
         assert_eq!((plan.complaints.len(), seen.overrides()), (0, 0));
     }
 
+    /// As a user's manager leaves its slices when a setting of a unit changes.
+    #[test]
+    fn a_slice_found_as_it_was_before_is_covered_again() {
+        let settings = settings();
+        let mut snapshot = pair(M(200), M(300));
+        let mut state = State::default();
+        for grown in [200, 400] {
+            snapshot.workloads[0].group.memory = sample(M(grown));
+            snapshot.at = Millis(snapshot.at.0 + 60_000);
+            let (plan, next) = decide(&settings, state, &snapshot);
+            state = next;
+            apply(&plan, &mut state, &mut snapshot);
+        }
+        snapshot.at = Millis(snapshot.at.0 + 20_000);
+        let covered_from = |low: Bytes| {
+            let mut snapshot = snapshot.clone();
+            snapshot.ancestors[0].memory.low = low;
+            let (plan, _) = decide(&settings, state.clone(), &snapshot);
+            let slice = &snapshot.ancestors[0].path;
+            (plan.steps.iter().any(|s| s.path == *slice), plan.complaints.len())
+        };
+        assert_eq!(covered_from(snapshot.ancestors[0].memory.low), (false, 0));
+        assert_eq!(covered_from(Bytes::ZERO), (true, 0), "nobody meant what is below it");
+        assert_eq!(covered_from(M(7)), (false, 1), "this is what somebody wants");
+    }
+
     /// The kernel divides a slice's protection among all below it that claim of it.
     #[test]
     fn what_others_claim_below_a_slice_is_covered_too() {

@@ -224,6 +224,11 @@ impl State {
         }
     }
 
+    /// What the knob held before ctlmgr wrote it.
+    pub(crate) fn first_prior(&self, group: &Group, knob: Knob) -> Option<Bytes> {
+        self.of(group, knob).and_then(|w| w.saved.prior.amount())
+    }
+
     /// The way that the knob of this very cgroup was moved of late.
     pub(crate) fn turns(&self, group: &Group, knob: Knob) -> Turns {
         let written = self.of(group, knob).filter(|w| w.saved.id == group.id);

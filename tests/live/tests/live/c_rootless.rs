@@ -1,5 +1,7 @@
 //! Containers of a user's own manager: podman without root.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 use ctlmgr_live::{Ctlmgr, eventually, json, knob, sh};
 
@@ -22,7 +24,8 @@ impl Rootless {
         let mut user = Rootless { user: sh("id -u rootless")?, cgroup: String::new() };
         user.run(&format!(
             "systemd-run --user --scope --unit={SCOPE} -p MemoryLow={reservation} \
-             sh -c 'dd if=/dev/urandom of=/dev/shm/rootless bs=1M count=64 2>/dev/null; exec sleep 100000' \
+             sh -c 'cd /dev/shm; mkfifo rootless.more; dd if=/dev/urandom of=rootless bs=1M count=64; \
+             cat rootless.more; dd if=/dev/urandom of=rootless bs=1M seek=64 count=32; exec sleep 100000' \
              >/dev/null 2>&1 &"
         ))?;
         let find = format!("find /sys/fs/cgroup/user.slice -name {SCOPE}");
@@ -41,12 +44,21 @@ impl Rootless {
     fn low(&self) -> Result<u64> {
         knob(&format!("{}/memory.low", self.cgroup))
     }
+
+    /// The least that is protected on the way up to the root.
+    fn cover(&self) -> Result<u64> {
+        let above = Path::new(&self.cgroup).ancestors().skip(1);
+        let slices = above.take_while(|dir| *dir != Path::new("/sys/fs/cgroup"));
+        slices
+            .map(|dir| knob(&dir.join("memory.low").to_string_lossy()))
+            .try_fold(u64::MAX, |least, low| Ok(least.min(low?)))
+    }
 }
 
 impl Drop for Rootless {
     fn drop(&mut self) {
         let _ = sh(&format!(
-            "systemctl stop user@{}.service; rm -r /run/systemd/system/user@.service.d /dev/shm/rootless; \
+            "systemctl stop user@{}.service; rm -r /run/systemd/system/user@.service.d /dev/shm/rootless*; \
              systemctl daemon-reload; userdel --remove rootless",
             self.user
         ));
@@ -58,22 +70,29 @@ impl Drop for Rootless {
 fn a_rootless_container_is_protected_whatever_its_users_manager_reloads() -> Result<()> {
     let rootless = Rootless::start("20M")?;
     let ctlmgr = Ctlmgr::start("act")?;
-    let is_protected = || -> Result<bool> {
-        let above = knob("/sys/fs/cgroup/user.slice/memory.low")?;
-        // A look while it still grew may have written a little less than it needs now.
-        Ok(rootless.low()? > 32 * MIB && above >= rootless.low()?)
+    // A look while it still grew may have written a little less than it needs now.
+    let is_protected = |beyond: u64| -> Result<bool> {
+        let low = rootless.low()?;
+        Ok(low > beyond * MIB && rootless.cover()? >= low)
     };
-    eventually("it is protected, and covered up to the root", &is_protected)?;
+    eventually("it is protected, and covered up to the root", || is_protected(32))?;
+    // So that every knob was written more than once.
+    rootless.run("sh -c 'echo >/dev/shm/rootless.more'")?;
+    eventually("what it has grown by is protected and covered too", || is_protected(80))?;
     rootless.run("systemctl --user daemon-reload")?;
     sh("systemctl daemon-reload")?;
-    eventually("it still is", &is_protected)?;
+    eventually("it still is", || is_protected(80))?;
     ensure!(ctlmgr.status()?["counters"]["failures"] == 0, "a write failed");
-    // What its user says counts.
+    // What its user says counts. His manager sets the slice above back to nothing on the way, which he did not say.
     rootless.run(&format!("systemctl --user set-property --runtime {SCOPE} MemoryLow=30M"))?;
-    eventually("its value is named", || {
-        Ok(sh("ctlmgr status")?.contains("by another writer; ctlmgr leaves it at that"))
-    })?;
+    let said = format!(
+        "{SCOPE}: memory.low was changed to 30 MiB by another writer; ctlmgr leaves it at that"
+    );
+    eventually("its value is named", || Ok(sh("ctlmgr status")?.contains(&said)))?;
     ensure!(rootless.low()? == 30 * MIB, "it is {}", rootless.low()?);
+    eventually("it is covered again", || Ok(rootless.cover()? >= 30 * MIB))?;
+    let others = sh("ctlmgr status")?.matches("by another writer").count() - 1;
+    ensure!(others == 0, "a slice is left at nothing");
     sh("systemctl stop ctlmgr.service")?;
     ensure!(rootless.low()? == 30 * MIB, "after the stop it is {}", rootless.low()?);
     ensure!(json("ctlmgr diff --json")? == serde_json::json!([]), "something is left");
