@@ -88,6 +88,11 @@ impl CgroupPath {
         (is_unit && is_in_slices).then_some(name)
     }
 
+    /// Whether this is the manager of a user's session, below which that user may do as they like.
+    pub fn is_user_manager(&self) -> bool {
+        self.name().starts_with("user@") && self.name().ends_with(".service")
+    }
+
     /// Who owns the knobs here.
     pub fn keeper(&self) -> Keeper {
         if self.unit().is_some() { Keeper::Systemd } else { Keeper::File }

@@ -57,8 +57,8 @@ pub(crate) fn overridden(
     foreign.map(|(group, knob, value)| ((group.path.clone(), knob), value)).collect()
 }
 
-/// A slice as it was before ctlmgr: a user's manager, which does not know of the cover, has applied
-/// its own settings again. It does so with a change of any unit, and nobody meant what is below.
+/// A slice of a user's manager as it was before ctlmgr: that manager does not know of the cover, and has
+/// applied its own settings again. It does so with a change of any unit, and nobody meant what is below.
 fn is_bare_again(
     state: &State,
     snapshot: &Snapshot,
@@ -67,6 +67,7 @@ fn is_bare_again(
     observed: Bytes,
 ) -> bool {
     snapshot.ancestors.iter().any(|slice| slice.id == group.id)
+        && group.path.ancestors().any(|above| above.is_user_manager())
         && state.first_prior(group, knob) == Some(observed)
 }
 

@@ -557,30 +557,41 @@ mod tests {
         assert_eq!((plan.complaints.len(), seen.overrides()), (0, 0));
     }
 
-    /// As a user's manager leaves its slices when a setting of a unit changes.
+    /// As a user's manager leaves its slices when a setting of a unit changes; of the system's manager somebody
+    /// has asked for it.
     #[test]
-    fn a_slice_found_as_it_was_before_is_covered_again() {
+    fn a_users_slice_found_as_it_was_before_is_covered_again() {
+        let below = |path: &CgroupPath, manager: &str| {
+            CgroupPath::new(&path.as_str().replace("a.slice", &format!("{manager}a.slice")))
+        };
         let settings = settings();
-        let mut snapshot = pair(M(200), M(300));
-        let mut state = State::default();
-        for grown in [200, 400] {
-            snapshot.workloads[0].group.memory = sample(M(grown));
-            snapshot.at = Millis(snapshot.at.0 + 60_000);
-            let (plan, next) = decide(&settings, state, &snapshot);
-            state = next;
-            apply(&plan, &mut state, &mut snapshot);
-        }
-        snapshot.at = Millis(snapshot.at.0 + 20_000);
-        let covered_from = |low: Bytes| {
-            let mut snapshot = snapshot.clone();
-            snapshot.ancestors[0].memory.low = low;
-            let (plan, _) = decide(&settings, state.clone(), &snapshot);
+        let covered_from = |manager: &str, low: Option<Bytes>| {
+            let mut snapshot = pair(M(200), M(300));
+            let workloads = snapshot.workloads.iter_mut().map(|w| &mut w.group);
+            for group in workloads.chain(&mut snapshot.ancestors) {
+                group.path = below(&group.path, manager);
+            }
+            let mut state = State::default();
+            for grown in [200, 400] {
+                let memory = &mut snapshot.workloads[0].group.memory;
+                *memory = ctlmgr_model::MemorySample { low: memory.low, ..sample(M(grown)) };
+                snapshot.at = Millis(snapshot.at.0 + 60_000);
+                let (plan, next) = decide(&settings, state, &snapshot);
+                state = next;
+                apply(&plan, &mut state, &mut snapshot);
+            }
+            snapshot.at = Millis(snapshot.at.0 + 20_000);
+            let present = snapshot.ancestors[0].memory.low;
+            snapshot.ancestors[0].memory.low = low.unwrap_or(present);
+            let (plan, _) = decide(&settings, state, &snapshot);
             let slice = &snapshot.ancestors[0].path;
             (plan.steps.iter().any(|s| s.path == *slice), plan.complaints.len())
         };
-        assert_eq!(covered_from(snapshot.ancestors[0].memory.low), (false, 0));
-        assert_eq!(covered_from(Bytes::ZERO), (true, 0), "nobody meant what is below it");
-        assert_eq!(covered_from(M(7)), (false, 1), "this is what somebody wants");
+        let users = "user.slice/user-7.slice/user@7.service/";
+        assert_eq!(covered_from(users, None), (false, 0));
+        assert_eq!(covered_from(users, Some(Bytes::ZERO)), (true, 0), "nobody meant what is below");
+        assert_eq!(covered_from(users, Some(M(7))), (false, 1), "this is what somebody wants");
+        assert_eq!(covered_from("", Some(Bytes::ZERO)), (false, 1), "and so is this");
     }
 
     /// The kernel divides a slice's protection among all below it that claim of it.

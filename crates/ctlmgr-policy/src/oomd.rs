@@ -9,7 +9,7 @@
 //! # Algorithm
 //! *Close*: a watched cgroup in which all stood still for half of what is allowed, or that cannot be told. There
 //! whoever stands still by itself has no memory.high of ours, and the others' stay as they are: to let a hog go that
-//! does not wait would make all stand still for longer. *Near*: for a quarter. There nobody gets a memory.high
+//! does not wait would make all stand still for longer. Nothing is reclaimed early there from who stands still. *Near*: for a quarter. There nobody gets a memory.high
 //! who has none, so that none comes and goes. Whoever is braked in a watched cgroup is let off at half of what is
 //! allowed, where that is less than usual. Swap counts as used up [`MARGIN`] before the limit: no more is asked for
 //! than there is page cache, and nothing is probed. What the kernel takes of what is asked for it decides by itself, so

@@ -17,7 +17,8 @@
 //! # Properties
 //! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom (or [`NOISE`]), or than
 //! the cycle's budget; never from a group at or below its share, nor from spared units on kernels without
-//! memory.reclaim, where taking is a limit for a moment; where swap is used up or absent, no more
+//! memory.reclaim, where taking is a limit for a moment; never from who stands still where systemd-oomd could kill soon
+//! ([`crate::oomd`]); where swap is used up or absent, no more
 //! than there is page cache.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,7 @@ use ctlmgr_model::{
 use crate::crowding::crowd;
 use crate::oomd;
 use crate::scene::{Keeping, Scene};
+use crate::throttle::stands_still;
 
 /// An excess smaller than this is noise.
 pub(crate) const NOISE: Bytes = Bytes::mib(4);
@@ -40,11 +42,15 @@ fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
         true => keeping.excess().min(scene.takeable(keeping.party.group)),
         false => crowd(keeping.party),
     };
+    let group = keeping.party.group;
+    let is_close = oomd::is_close(&scene.snapshot.oomd, &group.path);
     // Without memory.reclaim whoever is taken from is limited meanwhile.
-    let path = &keeping.party.group.path;
-    let must_not_be = scene.is_spared(keeping.party) || oomd::is_close(&scene.snapshot.oomd, path);
-    let is_limited = !scene.snapshot.host.has_reclaim && must_not_be;
-    if excess < NOISE || is_limited || keeping.party.is_untold() { Bytes::ZERO } else { excess }
+    let is_limited =
+        !scene.snapshot.host.has_reclaim && (scene.is_spared(keeping.party) || is_close);
+    // It would wait for what is taken, and be the one that systemd-oomd kills.
+    let is_in_danger = is_close && stands_still(scene, group);
+    let must_not_be = is_limited || is_in_danger || keeping.party.is_untold();
+    if excess < NOISE || must_not_be { Bytes::ZERO } else { excess }
 }
 
 /// The reclaim steps of one cycle.
@@ -197,7 +203,7 @@ mod tests {
     use super::*;
     use crate::testing::{container, group, host, settings};
     use crate::{State, decide};
-    use ctlmgr_model::{Percent, Zram};
+    use ctlmgr_model::{Percent, Pressure, PressureLine, Watched, Zram};
 
     /// What is asked for in all, with this much swap left, and where systemd-oomd kills beyond so much of it.
     fn asked(swap_free: Bytes, swap_limit: Option<Percent>) -> Bytes {
@@ -232,6 +238,29 @@ mod tests {
         };
         assert_eq!((asked("docker.service", true), asked("other.service", false)), (1, 1));
         assert_eq!(asked("docker.service", false), 0);
+    }
+
+    #[test]
+    fn who_stands_still_where_systemd_oomd_could_kill_is_not_asked() {
+        let mib = Bytes::mib;
+        let asked = |slice_pct: f32, own_pct: f32| {
+            let mut pair =
+                vec![container("hog", 11, mib(1000), None), container("web", 12, mib(1000), None)];
+            let still = |pct| {
+                let line = PressureLine { avg10_pct: pct, total_usec: 0 };
+                Some(Pressure { some: line, full: line })
+            };
+            pair[0].group.memory.pressure = still(own_pct);
+            let mut snapshot = host(mib(2100), pair, Vec::new());
+            let watched = Watched { limit: Percent(60), pressure: still(slice_pct) };
+            snapshot.oomd.watched.insert(CgroupPath::new("a.slice"), watched);
+            let (plan, _) = decide(&settings(), State::default(), &snapshot);
+            let amounts = plan.steps.iter().filter_map(|s| s.action.amount_to_reclaim());
+            amounts.sum::<Bytes>()
+        };
+        let all = asked(10.0, 50.0);
+        assert_eq!(asked(40.0, 5.0), all, "others give what they are asked for");
+        assert!(asked(40.0, 50.0) < all, "it would be killed for what is taken");
     }
 
     #[test]

@@ -133,8 +133,9 @@ impl State {
             Action::Set { .. } if *outcome == Outcome::Overtaken => {}
             Action::Set { knob, from, to, .. } => {
                 let Some(mut saved) = step.to_save() else { return };
-                // On and off are few values: the one from before may soon be another's will.
-                if knob == Knob::LruGen && *outcome == Outcome::Done {
+                // Once ours was read back, the value from before is another's will.
+                let is_plain = knob == Knob::LruGen || Knob::PROTECTION.contains(&knob);
+                if is_plain && *outcome == Outcome::Done {
                     saved.before = saved.ours.clone();
                 }
                 let key = (step.path.clone(), knob);

@@ -227,7 +227,7 @@ fn is_over(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
 }
 
 /// Whether everything in it waits for memory.
-fn stands_still(scene: &Scene<'_, '_>, group: &Group) -> bool {
+pub(crate) fn stands_still(scene: &Scene<'_, '_>, group: &Group) -> bool {
     let guard = oomd::guard_pct(&scene.snapshot.oomd, &group.path, GUARD);
     group.memory.pressure.is_some_and(|p| p.full.avg10_pct >= guard)
 }

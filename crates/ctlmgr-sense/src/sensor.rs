@@ -13,7 +13,7 @@ use crate::cgroup::{
     has_dying, read_activity, read_disks, read_group, read_memory, read_memory_pressure,
 };
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
-use crate::tree::{Kind, is_user_manager, walk};
+use crate::tree::{Kind, walk};
 
 /// A bystander smaller than this, or than one part in [`SMALL`] of the machine, counts as part of the host.
 const NOTEWORTHY: Bytes = Bytes::mib(32);
@@ -358,7 +358,7 @@ fn is_seen_below(stacked: &[(Disk, Moved)], below: &[(Disk, Moved)]) -> bool {
 
 /// Below a user's manager anybody may give a cgroup the name of another's container.
 fn is_of_user(path: &CgroupPath) -> bool {
-    path.ancestors().any(|a| is_user_manager(&a))
+    path.ancestors().any(|a| a.is_user_manager())
 }
 
 /// Whether it is where dockerd puts its containers: with systemd's help, or without.

@@ -35,7 +35,7 @@ fn below(
     while let Some(parent) = open.pop() {
         for path in cgroups.children(&parent)? {
             match classify(&path, units) {
-                Some(Kind::Bystander) if is_user_manager(&path) => {
+                Some(Kind::Bystander) if path.is_user_manager() => {
                     found.extend(user_manager(cgroups, units, path)?);
                 }
                 Some(kind) => found.push((path, kind)),
@@ -56,11 +56,6 @@ fn user_manager(
     let inside = below(cgroups, units, &path)?;
     let has_container = inside.iter().any(|(_, kind)| matches!(kind, Kind::Container(_)));
     Ok(if has_container { inside } else { vec![(path, Kind::Bystander)] })
-}
-
-/// Whether this is the manager of a user's session, below which that user may do as they like.
-pub(crate) fn is_user_manager(path: &CgroupPath) -> bool {
-    path.name().starts_with("user@") && path.name().ends_with(".service")
 }
 
 /// What `path` is; `None` for a directory to look into.

@@ -1,27 +1,104 @@
 //! What was decided, for `ctlmgr why`, and how those whom it concerned were before and after.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use ctlmgr_api::{Decision, Felt};
-use ctlmgr_model::{Action, CgroupPath, Millis, Outcome, Plan, Step, Verdict};
+use ctlmgr_model::{Action, CgroupPath, Knob, Millis, Outcome, Plan, Step, Verdict};
 
-/// Decisions kept.
-const MOST: usize = 500;
+/// Of so many kinds of decision something is kept; the one that was decided upon longest ago goes first.
+const MOST: usize = 5000;
 /// The effect is looked at after this time …
 const EFFECT: Millis = Millis(30_000);
 /// … and given up after this one: the workload is gone.
 const TOO_LATE: Millis = Millis(60_000);
 
-/// The last decisions, newest first.
+/// The last decisions of each kind about each cgroup. What is decided each second of one pushes out neither others nor
+/// that of which the effect is still to be seen.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    kept: VecDeque<Kept>,
+    kept: BTreeMap<(CgroupPath, Kind), Line>,
+}
+
+/// What is done to a cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Knob(Knob),
+    Reclaim,
+    Stop,
+}
+
+impl Kind {
+    fn of(action: &Action) -> Kind {
+        match *action {
+            Action::Set { knob, .. } | Action::Release { knob, .. } => Kind::Knob(knob),
+            Action::Pin { knob, .. } | Action::Unpin { knob, .. } => Kind::Knob(knob),
+            Action::Reclaim { .. } => Kind::Reclaim,
+            Action::Stop { .. } => Kind::Stop,
+        }
+    }
+}
+
+/// Decisions of one kind about one cgroup.
+#[derive(Debug)]
+struct Line {
+    newest: Kept,
+    /// An older one whose effect is still to be looked at …
+    awaited: Option<Kept>,
+    /// … and the last one whose effect is known, if that is not the newest.
+    known: Option<Kept>,
+}
+
+impl Line {
+    fn new(newest: Kept) -> Line {
+        Line { newest, awaited: None, known: None }
+    }
+
+    fn push(&mut self, newest: Kept) {
+        let last = std::mem::replace(&mut self.newest, newest);
+        let now = self.newest.at;
+        self.awaited.take_if(|k| now.since(k.at) >= TOO_LATE);
+        if last.decision.after.is_some() {
+            self.known = Some(last);
+        } else if self.awaited.is_none() {
+            self.awaited = Some(last);
+        }
+    }
+
+    fn look(&mut self, plan: &Plan) {
+        self.newest.look(plan);
+        if let Some(awaited) = &mut self.awaited {
+            awaited.look(plan);
+        }
+        if let Some(known) = self.awaited.take_if(|k| k.decision.after.is_some()) {
+            self.known = Some(known);
+        }
+    }
+
+    /// The last one, and the last one whose effect is known.
+    fn shown(&self) -> impl Iterator<Item = &Kept> {
+        let known = self.known.as_ref().filter(|_| self.newest.decision.after.is_none());
+        std::iter::once(&self.newest).chain(known)
+    }
 }
 
 #[derive(Debug)]
 struct Kept {
     at: Millis,
     decision: Decision,
+}
+
+impl Kept {
+    fn look(&mut self, plan: &Plan) {
+        let age = plan.at.since(self.at);
+        if self.decision.after.is_none() && (EFFECT..TOO_LATE).contains(&age) {
+            self.decision.after = felt(&self.decision.step.path, plan);
+        }
+    }
+
+    fn awaits_effect(&self, now: Millis) -> bool {
+        let is_young = now.since(self.at) < TOO_LATE;
+        is_young && self.decision.outcome.is_some() && self.decision.after.is_none()
+    }
 }
 
 impl History {
@@ -33,61 +110,51 @@ impl History {
         outcome: Option<Outcome>,
         plan: Option<&Plan>,
     ) {
-        let is_repeated = outcome.is_none()
-            && self
-                .last_like(&step)
-                .is_some_and(|d| d.outcome.is_none() && d.step.action == step.action);
-        if is_repeated {
+        let key = (step.path.clone(), Kind::of(&step.action));
+        let last = self.kept.get(&key).map(|line| &line.newest.decision);
+        let is_same = |d: &Decision| d.outcome.is_none() && d.step.action == step.action;
+        if outcome.is_none() && last.is_some_and(is_same) {
             return;
         }
         let before = plan.and_then(|plan| felt(&step.path, plan));
-        let decision = Decision { unix_ms, step, outcome, before, after: None };
-        self.kept.push_front(Kept { at, decision });
-        self.kept.truncate(MOST);
+        let newest =
+            Kept { at, decision: Decision { unix_ms, step, outcome, before, after: None } };
+        match self.kept.get_mut(&key) {
+            Some(line) => line.push(newest),
+            None => {
+                self.kept.insert(key, Line::new(newest));
+                self.forget();
+            }
+        }
     }
 
-    fn last_like(&self, step: &Step) -> Option<&Decision> {
-        let mut all = self.kept.iter().map(|k| &k.decision);
-        all.find(|d| is_like(&d.step, step))
+    fn forget(&mut self) {
+        if self.kept.len() > MOST {
+            let oldest = self.kept.iter().min_by_key(|(_, line)| line.newest.at);
+            let key = oldest.map(|(key, _)| key.clone());
+            key.and_then(|key| self.kept.remove(&key));
+        }
     }
 
     /// Looks at the effect of what was decided half a minute ago.
     pub(crate) fn look(&mut self, plan: &Plan) {
-        for Kept { at, decision } in &mut self.kept {
-            let age = plan.at.since(*at);
-            if decision.after.is_none() && (EFFECT..TOO_LATE).contains(&age) {
-                decision.after = felt(&decision.step.path, plan);
-            }
-        }
+        self.kept.values_mut().for_each(|line| line.look(plan));
     }
 
     /// Whether something was done whose effect is still to be looked at.
     pub(crate) fn awaits_effect(&self, now: Millis) -> bool {
-        let mut young = self.kept.iter().take_while(|k| now.since(k.at) < TOO_LATE);
-        young.any(|k| k.decision.outcome.is_some() && k.decision.after.is_none())
+        let mut all = self.kept.values().flat_map(|l| l.awaited.iter().chain([&l.newest]));
+        all.any(|kept| kept.awaits_effect(now))
     }
 
     /// Decisions about a cgroup and its ancestors, newest first: of each kind the last one and the
-    /// last one whose effect is known, or reclaim would push out all others.
+    /// last one whose effect is known.
     pub(crate) fn concerning(&self, path: &CgroupPath, most: usize) -> Vec<Decision> {
-        let mut found: Vec<&Decision> = Vec::new();
-        for decision in self.kept.iter().map(|k| &k.decision) {
-            let mut alike = found.iter().filter(|d| is_like(&d.step, &decision.step));
-            let is_news = match decision.after {
-                Some(_) => alike.all(|d| d.after.is_none()),
-                None => alike.next().is_none(),
-            };
-            if is_news && path.is_within(&decision.step.path) {
-                found.push(decision);
-            }
-        }
-        found.into_iter().take(most).cloned().collect()
+        let about = self.kept.iter().filter(|((of, _), _)| path.is_within(of));
+        let mut found: Vec<&Kept> = about.flat_map(|(_, line)| line.shown()).collect();
+        found.sort_by_key(|kept| std::cmp::Reverse((kept.at, kept.decision.unix_ms)));
+        found.into_iter().take(most).map(|kept| kept.decision.clone()).collect()
     }
-}
-
-/// Whether two steps do the same kind of thing to the same cgroup.
-fn is_like(a: &Step, b: &Step) -> bool {
-    a.path == b.path && is_same_knob(&a.action, &b.action)
 }
 
 /// All workloads at or below a cgroup taken together; `None` if there is none.
@@ -99,22 +166,6 @@ fn felt(path: &CgroupPath, plan: &Plan) -> Option<Felt> {
         refaults_per_sec: concerned.iter().map(|v| v.refaults_per_sec).sum(),
         stall_pct: concerned.iter().filter_map(|v| v.stall_pct).max(),
     })
-}
-
-fn is_same_knob(a: &Action, b: &Action) -> bool {
-    match (a, b) {
-        (
-            Action::Set { knob: a, .. } | Action::Release { knob: a, .. },
-            Action::Set { knob: b, .. } | Action::Release { knob: b, .. },
-        ) => a == b,
-        (
-            Action::Pin { knob: a, .. } | Action::Unpin { knob: a, .. },
-            Action::Pin { knob: b, .. } | Action::Unpin { knob: b, .. },
-        ) => a == b,
-        (Action::Reclaim { .. }, Action::Reclaim { .. }) => true,
-        (Action::Stop { .. }, Action::Stop { .. }) => true,
-        _ => false,
-    }
 }
 
 #[cfg(test)]
@@ -166,11 +217,10 @@ mod tests {
     fn of_each_kind_the_last_one_and_the_last_with_an_effect_are_shown() {
         let mut history = History::default();
         for second in [1, 2, 50, 60] {
-            let at = Millis(second * 1000);
-            let before = plan(at.0, 300);
-            history.remember((at, second), reclaim(), Some(Outcome::Done), Some(&before));
+            let now = plan(second * 1000, 300);
+            history.look(&now);
+            history.remember((now.at, second), reclaim(), Some(Outcome::Done), Some(&now));
         }
-        history.look(&plan(40_000, 250));
         let shown = history.concerning(&CgroupPath::new("a.slice/x.scope"), 9);
         assert_eq!(shown.iter().map(|d| d.unix_ms).collect::<Vec<_>>(), [60, 2]);
     }
@@ -183,6 +233,50 @@ mod tests {
         history.remember((Millis(2000), 8), reclaim(), None, None);
         assert_eq!(count(&history), 1);
         history.remember((Millis(3000), 9), reclaim(), Some(Outcome::Done), None);
-        assert_eq!(history.kept.len(), 2);
+        let shown = history.concerning(&CgroupPath::new("a.slice/x.scope"), 9);
+        assert_eq!(shown[0].outcome, Some(Outcome::Done));
+    }
+
+    /// Many containers are asked for memory each second, and one had its protection changed.
+    #[test]
+    fn however_much_is_decided_the_effect_is_seen_half_a_minute_later() {
+        let mut history = History::default();
+        let ask = |name: u64| Step {
+            path: CgroupPath::new(&format!("a.slice/{name}.scope")),
+            ..reclaim()
+        };
+        let quiet = CgroupPath::new("a.slice/quiet.scope");
+        let knob = Knob::MemoryLow;
+        let (from, prior, to) = (Bytes::ZERO, Bytes::ZERO, Bytes::mib(1));
+        let set = Step {
+            path: quiet.clone(),
+            action: Action::Set { knob, from, prior, to },
+            ..reclaim()
+        };
+        history.remember((Millis(0), 1), set, Some(Outcome::Done), None);
+        for second in 1..=100 {
+            let mut plan = plan(second * 1000, 300);
+            plan.verdicts[0].path = CgroupPath::new("a.slice/7.scope");
+            history.look(&plan);
+            for name in 0..100 {
+                history.remember((plan.at, second), ask(name), Some(Outcome::Done), Some(&plan));
+            }
+        }
+        let shown = history.concerning(&CgroupPath::new("a.slice/7.scope"), 9);
+        assert_eq!(shown.len(), 2, "the last, and one with its effect");
+        assert!(shown[1].after.is_some() && shown[1].unix_ms > 30, "{shown:?}");
+        assert_eq!(history.concerning(&quiet, 9).len(), 1, "it is not pushed out by others");
+    }
+
+    #[test]
+    fn what_was_decided_longest_ago_is_forgotten_first() {
+        let mut history = History::default();
+        for n in 0..=MOST as u64 {
+            let path = CgroupPath::new(&format!("a.slice/{n}.scope"));
+            history.remember((Millis(n), n), Step { path, ..reclaim() }, None, None);
+        }
+        let count =
+            |n: usize| history.concerning(&CgroupPath::new(&format!("a.slice/{n}.scope")), 9).len();
+        assert_eq!((history.kept.len(), count(0), count(1), count(MOST)), (MOST, 0, 1, 1));
     }
 }
