@@ -344,14 +344,14 @@ pub const KEYS: &[Key] = &[
     key(
         "rule",
         "promise",
-        "size",
+        "size of at least 1M",
         "",
         "Memory the owner was told they have; the size basis of the share.",
     ),
     key(
         "rule",
         "floor",
-        "size",
+        "0, or a size of at least 1M",
         "",
         "Memory kept in any case, by memory.min, as far as the host can cover it.",
     ),
