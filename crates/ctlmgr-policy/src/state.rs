@@ -133,9 +133,9 @@ impl State {
             Action::Set { .. } if *outcome == Outcome::Overtaken => {}
             Action::Set { knob, from, to, .. } => {
                 let Some(mut saved) = step.to_save() else { return };
-                // Once ours was read back, the value from before is another's will.
-                let is_plain = knob == Knob::LruGen || Knob::PROTECTION.contains(&knob);
-                if is_plain && *outcome == Outcome::Done {
+                // On and off are few values: the one from before may soon be another's will. Of amounts it may be that
+                // of a reading that was under way when ours was written.
+                if knob == Knob::LruGen && *outcome == Outcome::Done {
                     saved.before = saved.ours.clone();
                 }
                 let key = (step.path.clone(), knob);
