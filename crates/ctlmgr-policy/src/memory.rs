@@ -538,6 +538,12 @@ mod tests {
         assert!(plan.complaints.iter().any(|c| c.contains("leaves it at that")));
         assert_eq!((step(&plan), seen.overrides()), (None, 1));
         assert_eq!(decide(&settings, seen, &snapshot).1.overrides(), 1, "the same is no news");
+        // A reading that was under way when ours was written shows what was there before.
+        let mut stale = snapshot.clone();
+        stale.workloads[0].group.memory.low = Bytes::ZERO;
+        let (plan, seen) = decide(&settings, state.clone(), &stale);
+        assert!(step(&plan).is_some());
+        assert_eq!((plan.complaints.len(), seen.overrides()), (0, 0));
         // It may be what is being written just now.
         let mixed = Snapshot { is_mixed: true, ..snapshot.clone() };
         let (plan, seen) = decide(&settings, state.clone(), &mixed);
