@@ -92,7 +92,7 @@ pub enum Stoppable {
     Unit(String),
 }
 
-/// Rung of the ladder that a step belongs to (design: protect, reclaim, …).
+/// Rung of the ladder that a step belongs to (protect, reclaim, …; ARCHITECTURE, "How memory is shared").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rung {

@@ -1,4 +1,4 @@
-//! Starts of containers: what they do to disk and processor, and who may start when (design §6).
+//! Starts of containers: what they do to disk and processor, and who may start when.
 
 use std::collections::BTreeMap;
 use std::fmt;

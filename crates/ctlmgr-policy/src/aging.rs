@@ -1,7 +1,7 @@
 //! Page aging of the host: classic lists instead of MGLRU, where the operator wants it.
 //!
 //! # Problem
-//! Before 6.17 global reclaim under MGLRU largely ignores memory.low (design §4), so what early
+//! Before 6.17 global reclaim under MGLRU largely ignores memory.low (`shrink_one()` in mm/vmscan.c), so what early
 //! reclaim does not prevent hits the protected too.
 //!
 //! # Approach

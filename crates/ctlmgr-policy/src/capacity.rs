@@ -1,4 +1,4 @@
-//! How much memory there is to share out: total − host − headroom (design §5).
+//! How much memory there is to share out: total − host − headroom.
 //!
 //! *Headroom* is what the settings ask for, above the watermark at which the kernel's own reclaim
 //! ends. *Host* is what the kernel and units too small to count hold and reclaim cannot give back:

@@ -23,7 +23,7 @@
 //! its time still loses it, in twice the time.
 //!
 //! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
-//! does not earn entitlement (design §5): who appears while one looks begins with what it needs to live, however large it
+//! does not earn entitlement: who appears while one looks begins with what it needs to live, however large it
 //! is when it is seen first, and earns by time, whether it waits or not. Otherwise what it keeps would hang on
 //! when within its first seconds it was looked at. Who was there before keeps what it uses.
 //!

@@ -12,7 +12,7 @@
 //! ([`crate::freeze`]) or stop them ([`crate::kill`]), the last two by class. What the workloads feel corrects the shares ([`crate::feedback`]).
 //!
 //! # Terms
-//! See design §3: share, promise, basis, floor, headroom.
+//! Share, promise, basis, floor, headroom: see ARCHITECTURE, "How memory is shared".
 //!
 //! # Properties (tested here and in the closed loop of the testkit)
 //! Pure; in a steady world the second plan has no `Set`; a change under the hysteresis is not

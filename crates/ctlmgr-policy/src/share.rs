@@ -6,8 +6,8 @@
 //!
 //! # Approach
 //! Weighted max-min ("water-filling"): one level λ for all; everybody gets λ times weight times
-//! basis, but never less than the floor and never more than is needed or allowed. Design §5;
-//! it replaces the exceed-based rule of Prashanth, *Deterministic memory management*, §5.1.1,
+//! basis, but never less than the floor and never more than is needed or allowed.
+//! It replaces the exceed-based rule of Prashanth, *Deterministic memory management*, §5.1.1,
 //! under which the better provisioned lose first.
 //!
 //! # Terms

@@ -8,7 +8,7 @@
 //! Two reasons for a memory.high: a *ramp* while contention is near: nobody without a promise may take all that is free between
 //! two looks; and a *brake* while the host stalls and somebody suffers: whoever is far above its
 //! share is held where it is, then stepped down as it shrinks. It is never set below present use:
-//! the kernel would reclaim the difference within the write, in PID 1 (facts §3.2).
+//! the kernel would reclaim the difference within the write, in PID 1 (`memory_high_write()` in mm/memcontrol.c).
 //!
 //! # Terms
 //! *Ceiling*: share + the larger of 32 MiB and 10 %. *Free*: what is free above the kernel's
