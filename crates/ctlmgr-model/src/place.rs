@@ -10,7 +10,7 @@ use crate::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CountTraffic {
-    /// Where there are several domains to choose from.
+    /// Where there are several domains to choose from, and placement is not off.
     #[default]
     Auto,
     /// In any case.

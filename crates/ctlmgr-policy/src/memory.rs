@@ -513,6 +513,8 @@ mod tests {
             state.estimates.entry(CgroupId(id)).and_modify(|e| e.heat = heat);
         }
         snapshot.at = Millis(11_000);
+        // All of it is coming back.
+        snapshot.bystanders[0].memory.refault_anon = 30_000;
         let (plan, _) = decide(&settings(), state, &snapshot);
         let verdict = plan.verdicts.iter().find(|v| v.kind == VerdictKind::Bystander).unwrap();
         let by_weight = Bytes(verdict.share.0 * 100 / u64::from(verdict.lift_pct));

@@ -27,10 +27,10 @@
 //! rate, or without the counter it is what pressure says. Who makes the kernel work no more than usual
 //! costs nobody anything.
 
-use ctlmgr_model::{Bytes, Millis};
+use ctlmgr_model::{Activity, Bytes, Millis};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::toward;
+use crate::demand::{per_sec, toward};
 
 /// How fast the usual rate follows while nothing is missing, and while something is.
 const FOLLOW: Millis = Millis(15_000);
@@ -72,6 +72,20 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
+    /// What was used between two looks.
+    pub(crate) fn between(before: &Activity, now: &Activity, passed: Millis) -> Option<CpuTime> {
+        // Who stands still is asked for nothing.
+        if before.is_frozen || now.is_frozen {
+            return None;
+        }
+        let system = |a: &Activity| Some(a.io.cpu_usec.saturating_sub(a.user_usec?));
+        let rate = |before, now| u32::try_from(per_sec(before, now, passed)).ok();
+        Some(CpuTime {
+            user_ppm: rate(before.user_usec?, now.user_usec?)?,
+            system_ppm: rate(system(before)?, system(now)?)?,
+        })
+    }
+
     fn toward(self, now: CpuTime, passed: Millis) -> CpuTime {
         let next = |from, to| follow(from, to, passed, FOLLOW).unwrap_or(to);
         CpuTime {

@@ -5,7 +5,8 @@
 //!
 //! # Approach
 //! Keep `headroom` free. When memory is contended and free memory falls below the headroom, ask
-//! the kernel to reclaim what is missing, plus a quarter of what the settings want free beside the kernel's watermark, from those above their share. Where a
+//! the kernel to reclaim what is missing, plus a quarter of what the settings want free beside the kernel's watermark, plus what those below their shares have
+//! back in a second, from those above their share. Where a
 //! slice holds nothing but managed workloads the request goes to the *slice*, whose reclaim
 //! honours the children's memory.low; elsewhere to the cgroup itself, and then only for what it
 //! has above its share, because reclaim on a cgroup ignores its own protection.
@@ -15,7 +16,7 @@
 //! those themselves that hold more than they need and were promised, before limits are written.
 //!
 //! # Properties
-//! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom (or [`NOISE`]), or than
+//! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom (or [`NOISE`]) + what workloads below their shares are owed and have back in a second, or than
 //! the cycle's budget; never from a group at or below its share, nor from spared units on kernels without
 //! memory.reclaim, where taking is a limit for a moment; never from who stands still where systemd-oomd could kill soon
 //! ([`crate::oomd`]); where swap is used up or absent, no more
@@ -25,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, MemorySettings, Reason, Rung,
-    Snapshot, Step,
+    Snapshot, Step, VerdictKind,
 };
 
 use crate::crowding::crowd;
@@ -69,7 +70,8 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
     // what the kernel itself keeps free is no measure.
     let own = settings.headroom.of(account.total).min(account.headroom);
     let whole = if account.is_contended() { own } else { account.headroom };
-    let wanted = (missing + Bytes(whole.0 / 4).max(NOISE)).min(settings.reclaim_per_cycle);
+    let more = Bytes(whole.0 / 4).max(NOISE) + coming_back(scene);
+    let wanted = (missing + more).min(settings.reclaim_per_cycle);
     let targets = targets(scene);
     let excess: Bytes = targets.values().map(|t| t.excess).sum();
     // What is neither page cache nor has room in swap cannot be had.
@@ -85,6 +87,17 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
         }
     }
     steps
+}
+
+/// What workloads below their shares will have back in the next second, as far as they are owed it: taken from nobody by
+/// then, the kernel would take it from anybody.
+fn coming_back(scene: &Scene<'_, '_>) -> Bytes {
+    let workloads = scene.all.iter().filter(|k| k.party.kind == VerdictKind::Workload);
+    let owed = |k: &Keeping<'_, '_>| {
+        let back = Bytes(k.party.estimate.refaults_per_sec.saturating_mul(Bytes::PAGE.0));
+        (k.share - k.party.group.memory.current).min(back)
+    };
+    workloads.filter(|_| scene.account.is_contended()).map(owed).sum()
 }
 
 /// `whole · of / total`, rounded down.
@@ -261,6 +274,31 @@ mod tests {
         let all = asked(10.0, 50.0);
         assert_eq!(asked(40.0, 5.0), all, "others give what they are asked for");
         assert!(asked(40.0, 50.0) < all, "it would be killed for what is taken");
+    }
+
+    /// What is asked for beside what is missing follows what the one below its share has back, up to its share.
+    #[test]
+    fn what_is_owed_and_coming_back_is_asked_of_those_above() {
+        let mib = Bytes::mib;
+        let asked = |lacks: u64, back_per_sec: u64| {
+            let mut web = container("web", 11, mib(600), Some(mib(600)));
+            web.group.memory.swap = mib(lacks);
+            (web.group.memory.anon, web.group.memory.current) =
+                (mib(600 - lacks), mib(600 - lacks));
+            let hog = container("hog", 12, mib(1300), Some(mib(100)));
+            let mut snapshot = host(mib(1700), vec![web, hog], Vec::new());
+            (snapshot.host.mem_free, snapshot.host.watermark) = (mib(10), mib(10));
+            let (_, state) = decide(&settings(), State::default(), &snapshot);
+            snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
+            snapshot.workloads[0].group.memory.refault_anon = back_per_sec * 256;
+            let (plan, _) = decide(&settings(), state, &snapshot);
+            assert!(plan.verdicts.iter().any(|v| v.name.0 == "web" && v.share >= mib(590)));
+            plan.steps.iter().filter_map(|s| s.action.amount_to_reclaim()).sum::<Bytes>()
+        };
+        let none = asked(60, 0);
+        assert_eq!(asked(60, 16), none + mib(16));
+        assert!(asked(60, 500) <= none + mib(60) && asked(60, 500) >= none + mib(50));
+        assert_eq!(asked(0, 500), asked(0, 0), "who has its share is owed nothing");
     }
 
     #[test]

@@ -89,6 +89,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
         prices: crate::demand::Prices::default(),
         promise: None,
         is_new: false,
+        is_kept: true,
         says_cache: true,
     };
     let mut estimate = estimate(&settings.memory, None, &look);

@@ -155,8 +155,9 @@ fn a_squeeze_costs_the_one_that_grows() -> Result<()> {
             assert!(v.share.0 * 100 >= v.demand.0 * least_pct, "{name}: {v:#?}");
         }
     }
-    let grown = verdict(plans.last().ok_or("no plan")?, "lab-pressure.service")?;
-    assert!(grown.share.0 < grown.demand.0 / 5 * 3, "{grown:#?}");
+    let grown = plans.iter().filter_map(|p| verdict(p, "lab-pressure.service").ok());
+    let most = grown.max_by_key(|v| v.demand).ok_or("it never came")?;
+    assert!(most.share.0 < most.demand.0 / 2, "{most:#?}");
     assert!(reclaims > 10, "the recording is of a host under pressure");
     Ok(())
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctlmgr_api::{Graph, GraphEdge, GraphNode};
-use ctlmgr_model::{CgroupId, CountTraffic, Mode, Settings};
+use ctlmgr_model::{CgroupId, CountTraffic, Mode, PlaceSettings, Settings};
 use ctlmgr_sense::{Containers, Members, Sensor};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -61,6 +61,17 @@ pub(crate) fn watch(parts: Parts) -> watch::Receiver<Seen> {
     seen
 }
 
+/// Whether bytes are counted, and whether processor use is read.
+fn is_wanted(place: &PlaceSettings, has_choice: bool) -> (bool, bool) {
+    let is_of_use = has_choice && place.mode != Mode::Off;
+    let is_counted = match place.traffic {
+        CountTraffic::Auto => is_of_use,
+        CountTraffic::On => true,
+        CountTraffic::Off => false,
+    };
+    (is_counted, is_counted || is_of_use)
+}
+
 async fn follow(mut parts: Parts, publish: watch::Sender<Seen>) {
     let mut counting = Counting::default();
     loop {
@@ -71,12 +82,7 @@ async fn follow(mut parts: Parts, publish: watch::Sender<Seen>) {
         let read = tokio::task::spawn_blocking(move || {
             parts.processors.look();
             let has_choice = parts.processors.have_choice();
-            let is_counted = match place.traffic {
-                CountTraffic::Auto => has_choice,
-                CountTraffic::On => true,
-                CountTraffic::Off => false,
-            };
-            let is_read = is_counted || has_choice && place.mode != Mode::Off;
+            let (is_counted, is_read) = is_wanted(&place, has_choice);
             counting.want(is_counted, &cgroups);
             let seen = counting.read(is_read, &sensor, &containers);
             (parts, counting, seen, is_read)
@@ -331,6 +337,19 @@ impl Rates {
 mod tests {
     use super::*;
     use ctlmgr_model::ContainerFacts;
+
+    #[test]
+    fn where_placement_is_off_nothing_is_counted_unless_asked_for() {
+        let wanted = |mode, traffic, has_choice| {
+            is_wanted(&PlaceSettings { mode, traffic, ..PlaceSettings::default() }, has_choice)
+        };
+        use CountTraffic::{Auto, On};
+        assert_eq!(wanted(Mode::Observe, Auto, true), (true, true));
+        assert_eq!(wanted(Mode::Off, Auto, true), (false, false));
+        assert_eq!(wanted(Mode::Off, On, true), (true, true));
+        assert_eq!(wanted(Mode::Act, Auto, false), (false, false));
+        assert_eq!(wanted(Mode::Act, CountTraffic::Off, true), (false, true));
+    }
 
     fn world() -> (Members, Containers) {
         let mut containers = Containers::default();
