@@ -157,6 +157,12 @@ impl<U: UnitProperties> Actuator<U> {
 
     /// Writes through the knob's keeper; `false` if the cgroup vanished.
     async fn write(&self, dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, ActError> {
+        // Less protection takes effect at once, whatever its keeper does: the system's manager may be waiting for the very
+        // memory that is kept from it. Seen with classic lists on a machine that shrinks.
+        let now = read_file(dir, knob.file()).ok().flatten();
+        if Knob::PROTECTION.contains(&knob) && now > to.amount() {
+            dir.write(knob.file(), &to.file_text())?;
+        }
         match (dir.cgroup().unit(), property(knob, to)) {
             (Some(unit), Some(target)) => {
                 match self.units.set(unit, &properties(dir, unit, target)?).await {

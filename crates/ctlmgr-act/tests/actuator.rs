@@ -150,6 +150,18 @@ async fn faults_of_the_manager_become_outcomes() {
     assert!(text.contains("MemoryLow of x.scope"), "{text}");
 }
 
+/// The manager may be waiting for the very memory that is to be freed.
+#[tokio::test]
+async fn less_protection_takes_effect_though_the_manager_does_not_answer() {
+    let w = world(Some(Fault::Timeout));
+    let low = || w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low"));
+    assert!(matches!(w.set(SCOPE, 8192).await, Outcome::Failed(_)));
+    assert_eq!(low(), "4096", "more has to wait for it");
+    assert!(matches!(w.set(SCOPE, 0).await, Outcome::Failed(_)), "it has to be told still");
+    assert_eq!(low(), "0");
+    assert!(matches!(w.actuator.put_back(&w.saved(SCOPE, 0)).await, Undone::Failed(_)));
+}
+
 /// The kernel would reclaim the difference within the write, in PID 1.
 #[tokio::test]
 async fn a_limit_that_use_has_passed_meanwhile_is_overtaken() {

@@ -137,7 +137,7 @@ pub struct MemorySettings {
     pub reclaim_per_cycle: Bytes,
     /// How fast an undeclared basis follows demand: half of a change in this time.
     pub basis_half_life: Millis,
-    /// How fast estimated demand decays.
+    /// How fast estimated demand decays; of what nobody manages within seconds, whatever stands here.
     pub demand_half_life: Millis,
     /// What shares follow.
     pub controller: Controller,

@@ -120,6 +120,9 @@ pub struct Snapshot {
     pub bystanders: Vec<Group>,
     /// Ancestors of the workloads, without the root.
     pub ancestors: Vec<Group>,
+    /// Ancestors of the bystanders that are none of a workload's, without the root and what a user's manager runs.
+    #[serde(default)]
+    pub above_bystanders: Vec<Group>,
     /// Page cache that is still on account of each ancestor for cgroups that were removed from it.
     #[serde(default)]
     pub dead: BTreeMap<CgroupPath, Bytes>,
@@ -131,4 +134,11 @@ pub struct Snapshot {
     pub is_mixed: bool,
     /// What could not be read.
     pub gaps: Vec<Gap>,
+}
+
+impl Snapshot {
+    /// All that is above somebody.
+    pub fn slices(&self) -> impl Iterator<Item = &Group> {
+        self.ancestors.iter().chain(&self.above_bystanders)
+    }
 }

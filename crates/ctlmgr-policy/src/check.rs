@@ -68,7 +68,7 @@ pub fn check(settings: &Settings, plan: &Plan, snapshot: &Snapshot) -> Vec<Viola
         .iter()
         .map(|w| &w.group)
         .chain(&snapshot.bystanders)
-        .chain(&snapshot.ancestors)
+        .chain(snapshot.slices())
         .map(|g| (g.id, g))
         .collect();
     let mut out = check_steps(plan, &groups);
@@ -187,7 +187,7 @@ fn is_put_back(plan: &Plan, group: &Group, knob: Knob) -> bool {
 fn check_protection(knob: Knob, plan: &Plan, snapshot: &Snapshot) -> Vec<Violation> {
     // What the plan leaves alone may be somebody else's, and is theirs to answer for.
     let is_touched = |g: &Group| after(plan, g, knob) != read(g, knob);
-    let workloads = || snapshot.workloads.iter().map(|w| &w.group);
+    let workloads = || snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
     let mut out = Vec::new();
     // Nor is what others had set before us, and is put back; who only loses something overcommits nothing.
     let is_ours = |g: &Group| is_touched(g) && !is_put_back(plan, g, knob);
@@ -196,7 +196,7 @@ fn check_protection(knob: Knob, plan: &Plan, snapshot: &Snapshot) -> Vec<Violati
     if is_raised && sum > snapshot.host.mem_total {
         out.push(Violation::Overcommitted { knob, sum });
     }
-    for ancestor in &snapshot.ancestors {
+    for ancestor in snapshot.slices() {
         let below: Bytes = workloads()
             .filter(|g| g.path.is_within(&ancestor.path) && is_touched(g))
             .map(|g| after(plan, g, knob))

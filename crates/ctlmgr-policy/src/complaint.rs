@@ -47,7 +47,7 @@ pub(crate) fn overridden(
     snapshot: &Snapshot,
 ) -> BTreeMap<(CgroupPath, Knob), Bytes> {
     let groups = snapshot.workloads.iter().map(|w| &w.group);
-    let groups = groups.chain(&snapshot.bystanders).chain(&snapshot.ancestors);
+    let groups = groups.chain(&snapshot.bystanders).chain(snapshot.slices());
     let knobs = groups.flat_map(|g| Knob::OF_CGROUP.map(|knob| (g, knob, read(g, knob))));
     let foreign = knobs.filter(|(group, knob, value)| {
         state.was_overridden(group, *knob, *value)

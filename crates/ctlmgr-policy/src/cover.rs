@@ -14,7 +14,9 @@
 //! After the plan every ancestor is at least the sum of its managed workloads; an administrator's
 //! value is never lowered.
 
-use ctlmgr_model::{Bytes, CgroupPath, Group, Percent, Snapshot};
+use ctlmgr_model::{Bytes, CgroupPath, Group, Knob, Percent, Snapshot};
+
+use crate::state::State;
 
 /// What a covering ancestor should hold, or `None` where it is well as it is.
 pub(crate) fn target(observed: Bytes, prior: Bytes, below: Bytes, step: Bytes) -> Option<Bytes> {
@@ -37,12 +39,14 @@ pub(crate) fn below<'a>(
 /// What units that are not ours claim of an ancestor's memory.low, as far as they can use it: the kernel divides what
 /// the ancestor has among all that claim of it. Where a slice between the two is not covered the claim does
 /// not reach it.
-pub(crate) fn beside(ancestor: &Group, snapshot: &Snapshot) -> Bytes {
-    let is_covered = |path: CgroupPath| snapshot.ancestors.iter().any(|a| a.path == path);
+pub(crate) fn beside(ancestor: &Group, state: &State, snapshot: &Snapshot) -> Bytes {
+    let is_covered = |path: CgroupPath| snapshot.slices().any(|a| a.path == path);
     let reaches = |g: &&Group| {
         let mut between = g.path.ancestors().take_while(|path| *path != ancestor.path);
         between.all(is_covered)
     };
     let claims = snapshot.bystanders.iter().filter(reaches);
-    below(ancestor, claims.map(|g| (g, g.memory.low.min(g.memory.current))))
+    // What is ours is among what is below.
+    let theirs = |g: &Group| state.prior(g, Knob::MemoryLow, g.memory.low);
+    below(ancestor, claims.map(|g| (g, theirs(g).min(g.memory.current))))
 }

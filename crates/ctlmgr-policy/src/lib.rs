@@ -46,6 +46,7 @@ mod testing;
 mod throttle;
 mod toll;
 mod turns;
+mod units;
 mod verdict;
 mod waiting;
 mod work;

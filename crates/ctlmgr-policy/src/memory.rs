@@ -44,6 +44,7 @@ use crate::reclaim::NOISE;
 use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
+use crate::units;
 use crate::verdict::{Party, parties, verdicts};
 
 /// Decides what to do about memory.
@@ -128,7 +129,8 @@ impl<'a> Context<'a> {
             .filter(|(p, _)| p.kind == VerdictKind::Workload)
             .collect();
         let hard = hard(&scene, &workloads);
-        let mut steps = self.knobs(&workloads, &ladder, &hard);
+        let units = units::kept(state, snapshot, &all);
+        let mut steps = self.knobs((&workloads, units), &ladder, &hard);
         steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.braked();
         steps.extend(ladder.taking);
@@ -138,19 +140,17 @@ impl<'a> Context<'a> {
     /// Steps that write a knob or give it back.
     fn knobs(
         &self,
-        workloads: &[(&Party<'a>, &Verdict)],
+        (workloads, units): (&[(&Party<'a>, &Verdict)], Vec<Wanted<'a>>),
         ladder: &Ladder<'a>,
         hard: &[Wanted<'a>],
     ) -> Vec<Step> {
-        let low: Vec<_> = workloads
-            .iter()
-            .map(|(p, v)| Wanted {
-                group: p.group,
-                amount: self.protection(p, v),
-                is_said: false,
-                why: v.reason.0.clone(),
-            })
-            .collect();
+        let own = |(p, v): &(&Party<'a>, &Verdict)| Wanted {
+            group: p.group,
+            amount: self.protection(p, v),
+            is_said: false,
+            why: v.reason.0.clone(),
+        };
+        let low: Vec<_> = workloads.iter().map(own).chain(units).collect();
         let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
         let (more, min) = self.protect(Knob::MemoryMin, hard);
         steps.extend(more);
@@ -235,7 +235,7 @@ impl<'a> Context<'a> {
 
     fn was_read(&self, path: &CgroupPath) -> bool {
         let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
-        let others = self.snapshot.bystanders.iter().chain(&self.snapshot.ancestors);
+        let others = self.snapshot.bystanders.iter().chain(self.snapshot.slices());
         workloads.chain(others).any(|g| g.path == *path)
     }
 
@@ -271,13 +271,16 @@ impl<'a> Context<'a> {
             after.push((w.group, step.as_ref().map_or(read(w.group, knob), target_of)));
             steps.extend(step);
         }
-        for ancestor in &self.snapshot.ancestors {
+        for ancestor in self.snapshot.slices() {
             let below = cover::below(ancestor, after.iter().copied());
             if below > Bytes::ZERO {
                 kept.insert(ancestor.path.clone());
                 // Hard protection is given as far as the host can cover it, and for our floors only.
                 let beside = match knob {
-                    Knob::MemoryLow => cover::beside(ancestor, self.snapshot),
+                    Knob::MemoryLow => {
+                        cover::beside(ancestor, self.state, self.snapshot)
+                            + units::unlisted(self.state, self.snapshot, ancestor)
+                    }
                     _ => Bytes::ZERO,
                 };
                 steps.extend(self.cover(knob, ancestor, below, beside));

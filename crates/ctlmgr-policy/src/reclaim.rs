@@ -92,12 +92,16 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
 /// What workloads below their shares will have back in the next second, as far as they are owed it: taken from nobody by
 /// then, the kernel would take it from anybody.
 fn coming_back(scene: &Scene<'_, '_>) -> Bytes {
-    let workloads = scene.all.iter().filter(|k| k.party.kind == VerdictKind::Workload);
+    let is_meant = |k: &&Keeping<'_, '_>| {
+        // What a limited slice has not is of no help from elsewhere.
+        let is_held = scene.is_in_limited_slice(k.party.group);
+        scene.account.is_contended() && k.party.kind == VerdictKind::Workload && !is_held
+    };
     let owed = |k: &Keeping<'_, '_>| {
         let back = Bytes(k.party.estimate.refaults_per_sec.saturating_mul(Bytes::PAGE.0));
         (k.share - k.party.group.memory.current).min(back)
     };
-    workloads.filter(|_| scene.account.is_contended()).map(owed).sum()
+    scene.all.iter().filter(is_meant).map(owed).sum()
 }
 
 /// `whole · of / total`, rounded down.

@@ -68,6 +68,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
             has_reclaim: true,
         },
         ancestors: vec![group("a.slice", 1, held)],
+        above_bystanders: Vec::new(),
         workloads,
         bystanders,
         dead: BTreeMap::new(),

@@ -14,6 +14,7 @@ mod swap;
 mod topology;
 mod tree;
 mod wake;
+mod workload;
 
 pub use appear::watch_appearances;
 pub use docker::{Containers, Started, watch_containers};

@@ -14,6 +14,7 @@ use crate::cgroup::{
 };
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, walk};
+use crate::workload::{container, is_of_user};
 
 /// A bystander smaller than this, or than one part in [`SMALL`] of the machine, counts as part of the host.
 const NOTEWORTHY: Bytes = Bytes::mib(32);
@@ -281,7 +282,11 @@ impl Sensor {
                     source: Source::Unit(unit),
                     group,
                 }),
-                Kind::Bystander if is_noteworthy(&group.memory, host.mem_total) => {
+                // However small, nothing is done without the system's manager.
+                Kind::Bystander
+                    if is_noteworthy(&group.memory, host.mem_total)
+                        || group.path.name() == "init.scope" =>
+                {
                     bystanders.push(group);
                 }
                 Kind::Bystander => {}
@@ -290,10 +295,26 @@ impl Sensor {
         let above: BTreeSet<CgroupPath> =
             workloads.iter().flat_map(|w| w.group.path.ancestors()).collect();
         let ancestors: Vec<Group> = above.iter().filter_map(|path| reading.group(path)).collect();
+        // A user's manager sets its slices back with each change of a unit.
+        let ours = bystanders.iter().filter(|g| !is_of_user(&g.path));
+        let beside: BTreeSet<CgroupPath> =
+            ours.flat_map(|g| g.path.ancestors()).filter(|path| !above.contains(path)).collect();
+        let above_bystanders = beside.iter().filter_map(|path| reading.group(path)).collect();
         let dead = self.dead(&ancestors, &alive);
         let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
         let is_mixed = false;
-        Ok(Snapshot { at, host, workloads, bystanders, ancestors, dead, oomd, is_mixed, gaps })
+        Ok(Snapshot {
+            at,
+            host,
+            workloads,
+            bystanders,
+            ancestors,
+            above_bystanders,
+            dead,
+            oomd,
+            is_mixed,
+            gaps,
+        })
     }
 
     /// Page cache that no cgroup that is there holds, of ancestors from which some were removed that still hold something.
@@ -354,31 +375,6 @@ fn is_seen_below(stacked: &[(Disk, Moved)], below: &[(Disk, Moved)]) -> bool {
         let sum: Bytes = below.iter().map(|(_, m)| bytes(m)).fold(Bytes::ZERO, |a, b| a + b);
         most.0 / 2 <= sum.0
     })
-}
-
-/// Below a user's manager anybody may give a cgroup the name of another's container.
-fn is_of_user(path: &CgroupPath) -> bool {
-    path.ancestors().any(|a| a.is_user_manager())
-}
-
-/// Whether it is where dockerd puts its containers: with systemd's help, or without.
-fn is_of_docker(path: &CgroupPath) -> bool {
-    let is_below = path.parent().is_some_and(|parent| parent.name() == "docker");
-    is_below || path.name().starts_with("docker-")
-}
-
-fn container(query: &Query, id: String, group: Group) -> Workload {
-    // Below a user's manager anybody may give a cgroup the name of another's container.
-    let is_ours = !is_of_user(&group.path);
-    let facts = query.containers.get(&id).filter(|_| is_ours).cloned();
-    let is_dockers = is_ours && is_of_docker(&group.path);
-    let facts = facts.unwrap_or_else(|| ContainerFacts {
-        id,
-        is_untold: is_dockers && query.is_docker_away,
-        ..ContainerFacts::default()
-    });
-    let name = facts.name.clone().unwrap_or_else(|| facts.id.chars().take(12).collect());
-    Workload { name: WorkloadName(name), source: Source::Container(facts), group }
 }
 
 /// Who was taken from is as large as before, or it would come and go with what it holds just then.

@@ -261,6 +261,7 @@ impl Kernel {
                 .filter(|(_, s)| !s.managed)
                 .map(|(i, s)| group(&format!("system.slice/{}.service", s.name), id(i), s))
                 .collect(),
+            above_bystanders: Vec::new(),
             ancestors: vec![Group {
                 path: CgroupPath::new(SLICE),
                 id: CgroupId(1),

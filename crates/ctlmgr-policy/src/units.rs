@@ -1,0 +1,153 @@
+//! memory.low of units that nobody manages.
+//!
+//! # Problem
+//! Where the kernel heeds memory.low (classic page aging, MGLRU of newer kernels) global reclaim takes first from whom
+//! nothing protects. Workloads are protected up to all that there is to share, so what they are spared would be the loss
+//! of dockerd, sshd and whatever else keeps the host alive. Seen with classic lists and two hogs that need 1.2 of 1.15 GiB:
+//! dockerd and containerd were left 2 MiB, and the guest's agent answered no more.
+//!
+//! # Approach
+//! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late), as far as they need it, is
+//! memory.low of theirs, covered on the slices above as that of workloads is. What is too small to be looked at has a
+//! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
+//! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
+//! not written.
+//!
+//! # Properties
+//! Nothing where memory.low is ignored, for what a user's manager runs (it sets its slices back), or for who has a
+//! memory.low of somebody else; no more than the smaller of share and floor, and [`ROUND`] and [`LOOSE`]; what moves
+//! by less is not written.
+
+use ctlmgr_model::{Bytes, Group, Knob, Snapshot, VerdictKind};
+
+use crate::hard::Wanted;
+use crate::scene::Keeping;
+use crate::state::State;
+
+/// Amounts are multiples of this.
+const ROUND: Bytes = Bytes::mib(4);
+/// It is not lowered for less than this.
+const LOOSE: Bytes = Bytes::mib(8);
+/// What is too small to be looked at is taken for no more than one part in so many of the machine.
+const SMALL: u64 = 64;
+
+/// What of a slice is held by units that are too small to be looked at.
+pub(crate) fn unlisted(state: &State, snapshot: &Snapshot, slice: &Group) -> Bytes {
+    let is_below = |g: &&Group| g.path.is_within(&slice.path);
+    if state.heed.is_ignored(&snapshot.host) || !snapshot.bystanders.iter().any(|g| is_below(&g)) {
+        return Bytes::ZERO;
+    }
+    let listed = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let listed: Bytes = listed.filter(is_below).map(|g| g.memory.current).sum();
+    let dead = snapshot.dead.get(&slice.path).copied().unwrap_or_default();
+    (slice.memory.current - listed - dead).min(Bytes(snapshot.host.mem_total.0 / SMALL))
+}
+
+/// What memory.low of units is to be.
+pub(crate) fn kept<'a>(
+    state: &State,
+    snapshot: &Snapshot,
+    all: &[Keeping<'a, '_>],
+) -> Vec<Wanted<'a>> {
+    if state.heed.is_ignored(&snapshot.host) {
+        return Vec::new();
+    }
+    let is_meant = |k: &&Keeping<'a, '_>| {
+        let group = k.party.group;
+        let is_bare = state.prior(group, Knob::MemoryLow, group.memory.low) == Bytes::ZERO;
+        let is_reached = !group.path.ancestors().any(|above| above.is_user_manager());
+        k.party.kind == VerdictKind::Bystander && is_bare && is_reached
+    };
+    let wanted = |k: &Keeping<'a, '_>| Wanted {
+        group: k.party.group,
+        amount: steady(k.party.group.memory.low, k.share.min(k.party.entitlement.floor)),
+        is_said: true,
+        why: "nobody manages it: its floor, as far as it needs that".to_owned(),
+    };
+    all.iter().filter(is_meant).map(wanted).collect()
+}
+
+/// The amount to have where there is `now` and `least` is needed.
+fn steady(now: Bytes, least: Bytes) -> Bytes {
+    let is_well = now >= least && now <= least + LOOSE;
+    if is_well { now } else { Bytes(least.0.next_multiple_of(ROUND.0)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{container, group, host, settings};
+    use crate::{check, decide};
+    use ctlmgr_model::{Action, LruFlavour, Millis, Outcome};
+    use std::collections::BTreeMap;
+
+    const MIB: fn(u64) -> Bytes = Bytes::mib;
+
+    /// A host that is short of memory, with dockerd and a session.
+    fn pressed(lru: LruFlavour) -> Snapshot {
+        let web = container("web", 11, MIB(1500), Some(MIB(1500)));
+        let session = "user.slice/user-0.slice/user@0.service/app.slice/a.service";
+        let units = [("system.slice/docker.service", 21, 200), (session, 22, 60)];
+        let units = units.map(|(path, id, mib)| group(path, id, MIB(mib)));
+        let mut snapshot = host(MIB(1800), vec![web], units.into());
+        snapshot.host.lru = Some(lru);
+        snapshot.above_bystanders = vec![group("system.slice", 2, MIB(240))];
+        snapshot
+    }
+
+    /// What memory.low is set or put back to.
+    fn low(snapshot: &Snapshot, state: State) -> (BTreeMap<String, Bytes>, State) {
+        let (plan, mut state) = decide(&settings(), state, snapshot);
+        assert_eq!(check(&settings(), &plan, snapshot), []);
+        plan.steps.iter().for_each(|s| state.learn(s, &Outcome::Done, snapshot.at));
+        let written = plan.steps.iter().filter_map(|s| match s.action {
+            Action::Set { knob: Knob::MemoryLow, to, .. } => Some((s.path.as_str().to_owned(), to)),
+            Action::Release { knob: Knob::MemoryLow, prior, .. } => {
+                Some((s.path.as_str().to_owned(), prior))
+            }
+            _ => None,
+        });
+        (written.collect(), state)
+    }
+
+    #[test]
+    fn where_memory_low_is_heeded_units_keep_their_floor() {
+        let (ignored, _) = low(&pressed(LruFlavour::Mglru), State::default());
+        assert!(ignored.keys().all(|path| path.starts_with("a.slice")), "{ignored:?}");
+        let (heeded, _) = low(&pressed(LruFlavour::Classic), State::default());
+        let dockerd = heeded["system.slice/docker.service"];
+        // A quarter of 200 MiB, and what makes it a multiple of 4.
+        assert_eq!(dockerd, MIB(52));
+        // And 28 MiB of all: what is too small to be seen.
+        assert!(heeded["system.slice"] >= dockerd + Bytes(MIB(1800).0 / 64), "{heeded:?}");
+        assert!(heeded.keys().all(|path| !path.starts_with("user.slice")), "{heeded:?}");
+    }
+
+    #[test]
+    fn what_an_administrator_protects_stays_as_it_is() {
+        let mut snapshot = pressed(LruFlavour::Classic);
+        snapshot.bystanders[0].memory.low = MIB(20);
+        let (written, _) = low(&snapshot, State::default());
+        assert!(!written.contains_key("system.slice/docker.service"), "{written:?}");
+    }
+
+    #[test]
+    fn it_is_put_back_where_memory_low_is_ignored_again() {
+        let mut snapshot = pressed(LruFlavour::Classic);
+        let (written, state) = low(&snapshot, State::default());
+        snapshot.at = Millis(20_000);
+        let groups = snapshot.bystanders.iter_mut().chain(&mut snapshot.above_bystanders);
+        let groups = groups.chain(&mut snapshot.ancestors);
+        for group in groups.chain(snapshot.workloads.iter_mut().map(|w| &mut w.group)) {
+            let to = written.get(group.path.as_str()).copied();
+            group.memory.low = to.unwrap_or(group.memory.low);
+        }
+        let (again, state) = low(&snapshot, state);
+        assert_eq!(again, BTreeMap::new(), "a steady world");
+        (snapshot.host.lru, snapshot.at) = (Some(LruFlavour::Mglru), Millis(30_000));
+        let (back, _) = low(&snapshot, state);
+        for path in ["system.slice/docker.service", "system.slice"] {
+            assert_eq!(back.get(path), Some(&Bytes::ZERO), "{path} {back:?}");
+        }
+    }
+}
