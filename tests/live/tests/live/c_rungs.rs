@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use ctlmgr_act::Stopper;
-use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, sh};
+use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, knob, sh};
 use ctlmgr_model::{Millis, Outcome, Stoppable};
 
 /// A heavy service and an idle class that never rests, on too little memory.
@@ -171,12 +171,21 @@ fn classic_lists_are_switched_on_while_acting_and_off_at_stop() -> Result<()> {
     let is_classic = || Ok(sh(&format!("cat {file}"))? == "0x0000");
     eventually("the lists are classic", is_classic)?;
     ensure!(sh("ctlmgr diff")?.contains("lru_gen"));
+    // They heed memory.low, so units keep their floor by it.
+    let low = |unit: &str| knob(&format!("/sys/fs/cgroup/system.slice{unit}/memory.low"));
+    eventually("dockerd keeps its floor, and its slice covers it", || {
+        let own = low("/docker.service")?;
+        Ok(own > 0 && low("")? >= own)
+    })?;
     sh("systemctl kill -s KILL ctlmgr.service; systemctl reset-failed ctlmgr.service || true")?;
     eventually("the daemon is back", || Ok(sh("ctlmgr status").is_ok()))?;
     eventually("the lists are classic still, or again", is_classic)?;
     sh("rm /etc/ctlmgr/config.d/96-lru.toml; systemctl reload ctlmgr")?;
     eventually("it is given back when the setting goes", || {
         Ok(sh(&format!("cat {file}"))? == before)
+    })?;
+    eventually("nor is anything kept for units then", || {
+        Ok(low("/docker.service")? == 0 && low("")? == 0)
     })?;
     ctlmgr.stop_and_expect_pristine()
 }
