@@ -28,6 +28,8 @@ pub struct Ask {
     pub deadline: Instant,
 }
 
+/// Scope of the system's manager: transient to it, though it never goes.
+const MANAGER: &str = "init.scope";
 /// Use this far above a memory.high is what the kernel itself lets pass for a moment.
 const BESIDE_LIMIT: Bytes = Bytes::mib(4);
 
@@ -105,6 +107,14 @@ impl<U: UnitProperties> Actuator<U> {
         }
     }
 
+    /// Less protection takes effect at once, before its keeper is told: the system's manager may be waiting for the very
+    /// memory that is kept from it. Seen with classic lists on a machine that shrinks. `false` where nothing was done.
+    pub fn relieve(&self, saved: &Saved) -> bool {
+        let Some(dir) = self.open(&saved.path, saved.id).ok().flatten() else { return false };
+        let is_as_decided = read(&dir, saved.knob).is_ok_and(|v| v.as_ref() == Some(&saved.before));
+        is_as_decided && relieve(&dir, saved.knob, &saved.ours).unwrap_or(false)
+    }
+
     /// Reclaims from a cgroup.
     pub async fn reclaim(&self, (path, id): (&CgroupPath, CgroupId), ask: Ask) -> Outcome {
         let dir = match self.open(path, id) {
@@ -157,12 +167,7 @@ impl<U: UnitProperties> Actuator<U> {
 
     /// Writes through the knob's keeper; `false` if the cgroup vanished.
     async fn write(&self, dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, ActError> {
-        // Less protection takes effect at once, whatever its keeper does: the system's manager may be waiting for the very
-        // memory that is kept from it. Seen with classic lists on a machine that shrinks.
-        let now = read_file(dir, knob.file()).ok().flatten();
-        if Knob::PROTECTION.contains(&knob) && now > to.amount() {
-            dir.write(knob.file(), &to.file_text())?;
-        }
+        relieve(dir, knob, to)?;
         match (dir.cgroup().unit(), property(knob, to)) {
             (Some(unit), Some(target)) => {
                 match self.units.set(unit, &properties(dir, unit, target)?).await {
@@ -283,8 +288,9 @@ impl<U: UnitProperties> Actuator<U> {
     /// Where the system manager keeps a run-time setting of this property.
     fn setting(&self, path: &CgroupPath, knob: Knob) -> Option<PathBuf> {
         let (name, _) = property(knob, &Bytes::ZERO.into())?;
-        let file = format!("run/systemd/system.control/{}.d/50-{name}.conf", path.unit()?);
-        Some(self.host.path(&file))
+        let unit = path.unit()?;
+        let place = if unit == MANAGER { "transient" } else { "system.control" };
+        Some(self.host.path(&format!("run/systemd/{place}/{unit}.d/50-{name}.conf")))
     }
 
     /// Removes the run-time setting that ours left behind, unless there was one before.
@@ -298,12 +304,20 @@ impl<U: UnitProperties> Actuator<U> {
     }
 }
 
+/// Writes past its keeper what leaves a cgroup less protected.
+fn relieve(dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, HostError> {
+    let is_meant = Knob::PROTECTION.contains(&knob);
+    let now = if is_meant { read_file(dir, knob.file())? } else { None };
+    Ok(now > to.amount() && dir.write(knob.file(), &to.file_text())?)
+}
+
 /// The property to set; for a scope also what is there beside it, so that the manager, which
 /// writes all of them, changes no other.
 fn properties(dir: &CgroupDir, unit: &str, target: Property) -> Result<Vec<Property>, ActError> {
     let is_of_memory = target.0.starts_with("Memory");
     let mut all = vec![target];
-    if is_of_memory && unit.ends_with(".scope") {
+    // runc writes past the manager; into the manager's own scope nobody does.
+    if is_of_memory && unit.ends_with(".scope") && unit != MANAGER {
         for (file, name) in
             BESIDE.into_iter().filter(|(_, name)| *name != all[0].0).collect::<Vec<_>>()
         {

@@ -162,6 +162,36 @@ async fn less_protection_takes_effect_though_the_manager_does_not_answer() {
     assert!(matches!(w.actuator.put_back(&w.saved(SCOPE, 0)).await, Undone::Failed(_)));
 }
 
+#[tokio::test]
+async fn relief_is_less_of_what_was_decided_on_and_nothing_else() {
+    let w = world(None);
+    let relieve = |saved: &Saved| w.actuator.relieve(saved);
+    assert!(!relieve(&w.saved(SCOPE, 8192)), "more");
+    let high = Saved { knob: Knob::MemoryHigh, ..w.saved(SCOPE, 0) };
+    assert!(!relieve(&high), "no protection");
+    let other = Saved { before: Bytes(12_288).into(), ..w.saved(SCOPE, 0) };
+    assert!(!relieve(&other), "another value is there by now");
+    let gone = Saved { id: CgroupId(7), ..w.saved(SCOPE, 0) };
+    assert!(!relieve(&gone), "another cgroup");
+    assert_eq!(w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low")), "4096");
+    assert!(relieve(&w.saved(SCOPE, 0)));
+    assert_eq!(w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low")), "0");
+    assert!(w.systemd.calls.lock().unwrap().is_empty());
+}
+
+/// The manager takes its own scope for a transient one, and nobody writes past it there.
+#[tokio::test]
+async fn undo_leaves_no_setting_of_the_managers_own_scope() {
+    let w = world(None);
+    w.host.cgroup("init.scope", 10 << 20, 4096);
+    let drop_in = "run/systemd/transient/init.scope.d/50-MemoryLow.conf";
+    w.host.write(drop_in, "[Scope]\nMemoryLow=8192\n");
+    w.host.write("sys/fs/cgroup/init.scope/memory.low", "8192\n");
+    let saved = w.saved("init.scope", 8192);
+    assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);
+    assert!(!w.host.root().join("run/systemd/transient/init.scope.d").exists());
+}
+
 /// The kernel would reclaim the difference within the write, in PID 1.
 #[tokio::test]
 async fn a_limit_that_use_has_passed_meanwhile_is_overtaken() {

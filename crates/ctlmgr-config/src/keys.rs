@@ -86,7 +86,8 @@ pub const KEYS: &[Key] = &[
         "demand_half_life_secs",
         "seconds, 1–86400",
         "60",
-        "How fast estimated demand decays.",
+        "How fast estimated demand decays; of units and containers that are not managed within seconds, whatever \
+         stands here.",
     ),
     key(
         "memory",
@@ -276,7 +277,7 @@ pub const KEYS: &[Key] = &[
         "\"auto\", \"on\" or \"off\"",
         "\"auto\"",
         "Whether the bytes that containers send to each other are counted, by an eBPF program at the topmost \
-         cgroup; auto: where the machine has several last-level caches to choose from.",
+         cgroup; auto: where the machine has several last-level caches to choose from and mode is not off.",
     ),
     key(
         "place",

@@ -6,7 +6,7 @@
 //! kernel `effective_protection()` in mm/page_counter.c).
 //!
 //! # Algorithm
-//! For every ancestor: needed = prior + Σ protection of the managed workloads below it. Raise it
+//! For every ancestor: needed = prior + Σ protection of the managed workloads, and units, below it. Raise it
 //! to needed plus slack when it is below; lower it when it is far above. `prior` is what others
 //! had set, or what units of others claim below if that is more: it is theirs and stays on top. An ancestor with nothing below it needs no cover.
 //!

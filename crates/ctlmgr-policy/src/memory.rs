@@ -302,7 +302,7 @@ impl<'a> Context<'a> {
                 turns.widened(self.dead_band(observed), observed, to, self.snapshot.at)
             }
         };
-        if observed.abs_diff(to) < band {
+        if observed.abs_diff(to) < band && !self.state.is_untold(wanted.group, knob) {
             return None;
         }
         self.step(knob, wanted.group, to, &wanted.why)
@@ -313,8 +313,9 @@ impl<'a> Context<'a> {
         // What others had set is for what they claim.
         let prior = self.state.prior(ancestor, knob, observed).max(beside);
         let step = self.settings.memory.hysteresis_bytes;
-        let to = cover::target(observed, prior, below, step)?;
-        self.step(knob, ancestor, to, &format!("covers {below} of the workloads below it"))
+        let again = self.state.is_untold(ancestor, knob).then_some(observed);
+        let to = cover::target(observed, prior, below, step).or(again)?;
+        self.step(knob, ancestor, to, &format!("covers {below} of those below it"))
     }
 
     fn is_foreign(&self, group: &Group, knob: Knob) -> bool {
@@ -334,7 +335,8 @@ impl<'a> Context<'a> {
             .written_at(group, knob)
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
         let may_lower = self.may_take() && !self.is_untold(&group.path);
-        if recent || from == to || (to < from && !may_lower) {
+        let is_there = from == to && !self.state.is_untold(group, knob);
+        if recent || is_there || (to < from && !may_lower) {
             return None;
         }
         if self.settings.memory.on_override == OnOverride::Yield && self.is_foreign(group, knob) {
@@ -566,6 +568,56 @@ mod tests {
         let (plan, seen) = decide(&settings, state, &snapshot);
         assert!(step(&plan).is_some());
         assert_eq!((plan.complaints.len(), seen.overrides()), (0, 0));
+    }
+
+    /// Less protection is in force before its keeper is told, so there is nothing else by which to see that it was not.
+    #[test]
+    fn a_keeper_that_was_not_told_is_told_again_and_what_it_holds_is_no_others_will() {
+        let mut settings = without_throttle();
+        let mut snapshot = pair(M(400), M(600));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        let held = snapshot.workloads[1].group.memory.low;
+        let path = snapshot.workloads[1].group.path.clone();
+        let is_it = |s: &&Step| {
+            s.path == path && !matches!(s.action, Action::Reclaim { .. } | Action::Stop { .. })
+        };
+        // Twice the machine shrinks, and twice the manager does not answer.
+        for (at, total) in [(20_000, 800), (30_000, 600)] {
+            (snapshot.at, snapshot.host.mem_total) = (Millis(at), M(total));
+            let (plan, next) = decide(&settings, state, &snapshot);
+            let step = plan.steps.iter().find(is_it).unwrap();
+            state = next;
+            state.learn(step, &Outcome::Failed("no answer".into()), snapshot.at);
+            let Action::Set { from, to, .. } = step.action else { panic!("no set") };
+            assert!(to < from);
+            snapshot.workloads[1].group.memory.low = to;
+        }
+        let in_force = snapshot.workloads[1].group.memory.low;
+        snapshot.at = Millis(40_000);
+        let (plan, again) = decide(&settings, state.clone(), &snapshot);
+        assert_eq!(crate::check(&settings, &plan, &snapshot), []);
+        let step = plan.steps.iter().find(is_it).cloned().unwrap();
+        assert!(matches!(step.action, Action::Set { from, .. } if from == in_force), "{step:?}");
+        // A reload brings back what the manager holds.
+        let mut reloaded = snapshot.clone();
+        reloaded.workloads[1].group.memory.low = held;
+        assert_eq!(decide(&settings, state, &reloaded).1.overrides(), 0);
+        let mut told = again;
+        told.learn(&step, &Outcome::Done, snapshot.at);
+        snapshot.at = Millis(50_000);
+        let (plan, mut state) = decide(&settings, told, &snapshot);
+        assert_eq!(plan.steps.iter().find(is_it), None, "once told it is well");
+        // Nor is it another's will that a failed release is in force.
+        settings.manage_containers = false;
+        snapshot.at = Millis(60_000);
+        let (plan, _) = decide(&settings, state.clone(), &snapshot);
+        let step = plan.steps.iter().find(is_it).unwrap();
+        assert!(matches!(step.action, Action::Release { .. }), "{step:?}");
+        state.learn(step, &Outcome::Failed("no answer".into()), snapshot.at);
+        snapshot.workloads[1].group.memory.low = Bytes::ZERO;
+        snapshot.at = Millis(70_000);
+        assert_eq!(decide(&settings, state, &snapshot).1.overrides(), 0);
     }
 
     /// As a user's manager leaves its slices when a setting of a unit changes; of the system's manager somebody

@@ -55,6 +55,9 @@ pub(crate) struct Written {
     /// How it was moved to and fro.
     #[serde(default)]
     pub(crate) turns: Turns,
+    /// Whether that failed: less protection may be in force then, and its keeper still hold what was there before.
+    #[serde(default)]
+    pub(crate) is_untold: bool,
 }
 
 /// A map whose keys are no text, as a list of pairs.
@@ -102,7 +105,8 @@ impl State {
     pub fn adopt(&mut self, saved: &Saved) {
         // Lists are of the placement job.
         if !saved.knob.is_list() {
-            let written = Written { saved: saved.clone(), at: Millis(0), turns: Turns::default() };
+            let turns = Turns::default();
+            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_untold: false };
             self.written.insert((saved.path.clone(), saved.knob), written);
         }
     }
@@ -143,7 +147,11 @@ impl State {
                 self.overridden.remove(&key);
                 let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
                 let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
-                self.written.insert(key, Written { saved, at, turns });
+                if let Some(last) = last.filter(|last| last.is_untold) {
+                    saved.before = last.saved.before.clone();
+                }
+                let is_untold = matches!(outcome, Outcome::Failed(_));
+                self.written.insert(key, Written { saved, at, turns, is_untold });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
             Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),
@@ -155,7 +163,13 @@ impl State {
         let key = (step.path.clone(), knob);
         match (outcome, self.written.get_mut(&key)) {
             // To try again after a while; but the age of a freeze counts from its beginning.
-            (Outcome::Failed(_), Some(written)) if knob != Knob::CgroupFreeze => written.at = at,
+            (Outcome::Failed(_), Some(written)) if knob != Knob::CgroupFreeze => {
+                written.at = at;
+                // It may be in force already; only its keeper was not told.
+                if Knob::PROTECTION.contains(&knob) {
+                    written.saved.before = written.saved.prior.clone();
+                }
+            }
             (Outcome::Failed(_), _) => {}
             _ => {
                 self.written.remove(&key);
@@ -223,6 +237,11 @@ impl State {
             }
             _ => observed,
         }
+    }
+
+    /// Whether the knob of this very cgroup holds what was wanted, but its keeper may not know.
+    pub(crate) fn is_untold(&self, group: &Group, knob: Knob) -> bool {
+        self.of(group, knob).is_some_and(|w| w.saved.id == group.id && w.is_untold)
     }
 
     /// What the knob held before ctlmgr wrote it.

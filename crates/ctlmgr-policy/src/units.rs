@@ -15,8 +15,8 @@
 //!
 //! # Properties
 //! Nothing where memory.low is ignored, for what a user's manager runs (it sets its slices back), or for who has a
-//! memory.low of somebody else; no more than the smaller of share and floor, and [`ROUND`] and [`LOOSE`]; what moves
-//! by less is not written.
+//! memory.low of somebody else; no more than twice the smaller of share and floor, and [`LOOSE`]; what moves by less is
+//! not written.
 
 use ctlmgr_model::{Bytes, Group, Knob, Snapshot, VerdictKind};
 
@@ -26,9 +26,10 @@ use crate::state::State;
 
 /// Amounts are multiples of this.
 const ROUND: Bytes = Bytes::mib(4);
-/// It is not lowered for less than this.
+/// It is not lowered for less than this, or half of it.
 const LOOSE: Bytes = Bytes::mib(8);
-/// What is too small to be looked at is taken for no more than one part in so many of the machine.
+/// What is too small to be looked at is taken for no more than this, or one part in so many of the machine.
+const UNLISTED: Bytes = Bytes::mib(64);
 const SMALL: u64 = 64;
 
 /// What of a slice is held by units that are too small to be looked at.
@@ -40,7 +41,8 @@ pub(crate) fn unlisted(state: &State, snapshot: &Snapshot, slice: &Group) -> Byt
     let listed = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
     let listed: Bytes = listed.filter(is_below).map(|g| g.memory.current).sum();
     let dead = snapshot.dead.get(&slice.path).copied().unwrap_or_default();
-    (slice.memory.current - listed - dead).min(Bytes(snapshot.host.mem_total.0 / SMALL))
+    let most = Bytes(snapshot.host.mem_total.0 / SMALL).min(UNLISTED);
+    (slice.memory.current - listed - dead).min(most)
 }
 
 /// What memory.low of units is to be.
@@ -54,9 +56,11 @@ pub(crate) fn kept<'a>(
     }
     let is_meant = |k: &&Keeping<'a, '_>| {
         let group = k.party.group;
+        // What is no unit of the host's manager has a keeper of its own.
+        let is_unit = group.path.unit().is_some();
         let is_bare = state.prior(group, Knob::MemoryLow, group.memory.low) == Bytes::ZERO;
         let is_reached = !group.path.ancestors().any(|above| above.is_user_manager());
-        k.party.kind == VerdictKind::Bystander && is_bare && is_reached
+        k.party.kind == VerdictKind::Bystander && is_unit && is_bare && is_reached
     };
     let wanted = |k: &Keeping<'a, '_>| Wanted {
         group: k.party.group,
@@ -69,7 +73,8 @@ pub(crate) fn kept<'a>(
 
 /// The amount to have where there is `now` and `least` is needed.
 fn steady(now: Bytes, least: Bytes) -> Bytes {
-    let is_well = now >= least && now <= least + LOOSE;
+    // Twice as much: what a spared unit used of late is soon said of a burst, and soon taken back.
+    let is_well = now >= least && now <= least + least + LOOSE;
     if is_well { now } else { Bytes(least.0.next_multiple_of(ROUND.0)) }
 }
 

@@ -282,10 +282,11 @@ impl Sensor {
                     source: Source::Unit(unit),
                     group,
                 }),
-                // However small, nothing is done without the system's manager.
+                // However small, nothing is done without the system's manager; and who is protected stays in sight.
                 Kind::Bystander
                     if is_noteworthy(&group.memory, host.mem_total)
-                        || group.path.name() == "init.scope" =>
+                        || group.memory.low > Bytes::ZERO
+                        || group.path.as_str() == "init.scope" =>
                 {
                     bystanders.push(group);
                 }
@@ -299,8 +300,9 @@ impl Sensor {
         let ours = bystanders.iter().filter(|g| !is_of_user(&g.path));
         let beside: BTreeSet<CgroupPath> =
             ours.flat_map(|g| g.path.ancestors()).filter(|path| !above.contains(path)).collect();
-        let above_bystanders = beside.iter().filter_map(|path| reading.group(path)).collect();
-        let dead = self.dead(&ancestors, &alive);
+        let above_bystanders: Vec<Group> =
+            beside.iter().filter_map(|path| reading.group(path)).collect();
+        let dead = self.dead(ancestors.iter().chain(&above_bystanders), &alive);
         let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
         let is_mixed = false;
         Ok(Snapshot {
@@ -317,10 +319,10 @@ impl Sensor {
         })
     }
 
-    /// Page cache that no cgroup that is there holds, of ancestors from which some were removed that still hold something.
-    fn dead(
+    /// Page cache that no cgroup that is there holds, of slices from which some were removed that still hold something.
+    fn dead<'a>(
         &self,
-        ancestors: &[Group],
+        slices: impl Iterator<Item = &'a Group>,
         alive: &[(CgroupPath, Bytes)],
     ) -> BTreeMap<CgroupPath, Bytes> {
         let has_dying =
@@ -329,7 +331,7 @@ impl Sensor {
             let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
             (g.path.clone(), g.memory.page_cache() - below.map(|(_, cache)| *cache).sum())
         };
-        ancestors.iter().filter(has_dying).map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
+        slices.filter(has_dying).map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
     }
 
     /// What systemd-oomd watches, with how pressed it is now.

@@ -5,6 +5,7 @@
 //! most but for one chunk. Results come back to the loop as events.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -134,6 +135,7 @@ async fn carry_out<U: UnitProperties>(
     time: Duration,
 ) -> Vec<(Step, Outcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
+    let relieved = relieve(actuator, journal, &steps).await;
     // For all reclaim together: by then the host is another, and no dip lets a limit be raised meanwhile.
     let deadline = Instant::now() + time;
     for step in steps {
@@ -142,9 +144,38 @@ async fn carry_out<U: UnitProperties>(
             continue;
         }
         let outcome = carry_out_one(actuator, journal, &step, deadline).await;
-        outcomes.push((step, outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")))));
+        let outcome = match outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}"))) {
+            Outcome::Overtaken if relieved.contains(&step.path) => {
+                Outcome::Failed("its manager has to be told later".to_owned())
+            }
+            outcome => outcome,
+        };
+        outcomes.push((step, outcome));
     }
     outcomes
+}
+
+/// Takes protection away where less is wanted, of all at once: a manager that is starved of memory answers one after
+/// the other in seconds. The journal knows each before; what fails here is tried again in its turn.
+async fn relieve<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    steps: &[Step],
+) -> BTreeSet<CgroupPath> {
+    let mut relieved = BTreeSet::new();
+    for step in steps {
+        let is_less = matches!(step.action, Action::Set { knob, from, to, .. }
+            if Knob::PROTECTION.contains(&knob) && to < from);
+        let saved = step.to_save().filter(|saved| is_less && !actuator.is_overtaken(saved));
+        let Some(saved) = saved else { continue };
+        let had_setting = actuator.has_setting(&saved);
+        let noted = Saved { had_setting, ..saved.clone() };
+        if with_journal(journal, move |j| j.note(&noted)).await.is_ok() && actuator.relieve(&saved)
+        {
+            relieved.insert(saved.path);
+        }
+    }
+    relieved
 }
 
 /// One step; a knob is written only after the journal knows it.

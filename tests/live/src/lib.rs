@@ -236,7 +236,7 @@ pub fn expect_pristine() -> Result<()> {
          grep -v '/system.slice/memory.min ' || true; \
          grep -Lx max /sys/fs/cgroup/*.slice/memory.high /sys/fs/cgroup/*.slice/*/memory.high 2>/dev/null; \
          grep -lx 1 /sys/fs/cgroup/*.slice/*/cgroup.freeze 2>/dev/null; \
-         ls -d /run/systemd/system.control/*.d 2>/dev/null || true",
+         ls -d /run/systemd/system.control/*.d /run/systemd/transient/init.scope.d 2>/dev/null || true",
     )?;
     if !left.is_empty() {
         bail!("left behind: {left}");
