@@ -215,8 +215,10 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
     })?;
     eventually("the light ones give and the heavy one keeps", || {
         let (heavy, light, third) = (held("heavy")?, held("light")?, held("third")?);
-        // Equal weights would lose equally; a burst hits everybody before it is answered.
-        ensure!(heavy > light.max(third) + 0.08, "held {heavy:.3}, {light:.3}, {third:.3}");
+        // Equal weights would lose equally; a burst hits everybody before it is answered. Which of the light ones gives more
+        // is by what they feel.
+        let is_above = heavy > light.max(third) + 0.03 && heavy > light.midpoint(third) + 0.08;
+        ensure!(is_above, "held {heavy:.3}, {light:.3}, {third:.3}");
         Ok(true)
     })?;
     // What it waits for may correct that between promise and share.
