@@ -93,6 +93,11 @@ impl CgroupPath {
         self.name().starts_with("user@") && self.name().ends_with(".service")
     }
 
+    /// Whether it is below the manager of a user's session, where anybody may give a cgroup another's name.
+    pub fn is_of_user(&self) -> bool {
+        self.ancestors().any(|above| above.is_user_manager())
+    }
+
     /// Who owns the knobs here.
     pub fn keeper(&self) -> Keeper {
         if self.unit().is_some() { Keeper::Systemd } else { Keeper::File }

@@ -123,7 +123,7 @@ pub struct Snapshot {
     /// Ancestors of the bystanders that are none of a workload's, without the root and what a user's manager runs.
     #[serde(default)]
     pub above_bystanders: Vec<Group>,
-    /// Page cache that is still on account of each ancestor for cgroups that were removed from it.
+    /// Page cache that is still on account of each slice for cgroups that were removed from it.
     #[serde(default)]
     pub dead: BTreeMap<CgroupPath, Bytes>,
     /// When systemd-oomd kills.

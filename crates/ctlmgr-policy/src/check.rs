@@ -187,17 +187,17 @@ fn is_put_back(plan: &Plan, group: &Group, knob: Knob) -> bool {
 fn check_protection(knob: Knob, plan: &Plan, snapshot: &Snapshot) -> Vec<Violation> {
     // What the plan leaves alone may be somebody else's, and is theirs to answer for.
     let is_touched = |g: &Group| after(plan, g, knob) != read(g, knob);
-    let workloads = || snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let all = || snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
     let mut out = Vec::new();
     // Nor is what others had set before us, and is put back; who only loses something overcommits nothing.
     let is_ours = |g: &Group| is_touched(g) && !is_put_back(plan, g, knob);
-    let sum: Bytes = workloads().filter(|g| is_ours(g)).map(|g| after(plan, g, knob)).sum();
-    let is_raised = workloads().any(|g| is_ours(g) && after(plan, g, knob) > read(g, knob));
+    let sum: Bytes = all().filter(|g| is_ours(g)).map(|g| after(plan, g, knob)).sum();
+    let is_raised = all().any(|g| is_ours(g) && after(plan, g, knob) > read(g, knob));
     if is_raised && sum > snapshot.host.mem_total {
         out.push(Violation::Overcommitted { knob, sum });
     }
     for ancestor in snapshot.slices() {
-        let below: Bytes = workloads()
+        let below: Bytes = all()
             .filter(|g| g.path.is_within(&ancestor.path) && is_touched(g))
             .map(|g| after(plan, g, knob))
             .sum();

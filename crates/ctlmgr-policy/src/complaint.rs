@@ -67,7 +67,7 @@ fn is_bare_again(
     observed: Bytes,
 ) -> bool {
     snapshot.ancestors.iter().any(|slice| slice.id == group.id)
-        && group.path.ancestors().any(|above| above.is_user_manager())
+        && group.path.is_of_user()
         && state.first_prior(group, knob) == Some(observed)
 }
 

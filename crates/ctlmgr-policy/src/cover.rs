@@ -8,10 +8,10 @@
 //! # Algorithm
 //! For every ancestor: needed = prior + Σ protection of the managed workloads, and units, below it. Raise it
 //! to needed plus slack when it is below; lower it when it is far above. `prior` is what others
-//! had set, or what units of others claim below if that is more: it is theirs and stays on top. An ancestor with nothing below it needs no cover.
+//! had set, or what units of others claim below if that is more, and what is too small to be looked at ([`crate::units`]): it is theirs and stays on top. An ancestor with nothing below it needs no cover.
 //!
 //! # Properties
-//! After the plan every ancestor is at least the sum of its managed workloads; an administrator's
+//! After the plan every ancestor is at least the sum of what ctlmgr protects below it; an administrator's
 //! value is never lowered.
 
 use ctlmgr_model::{Bytes, CgroupPath, Group, Knob, Percent, Snapshot};

@@ -8,7 +8,7 @@
 //! First it is asked: a little is reclaimed from it and a memory.high just above its use set, so that
 //! its next allocations and faults stall ([`crate::throttle`]). That shows in its own
 //! `memory.pressure`, which an application with a memory pressure handler (systemd: memory pressure
-//! protocol) listens to; reclaim alone would not (in the live guest). If it is dire still after [`WARNING`], it is stopped as `docker stop` or `systemctl stop` would,
+//! protocol) listens to; reclaim alone would not (seen in the live guest). If it is dire still after [`WARNING`], it is stopped as `docker stop` or `systemctl stop` would,
 //! with the grace of the settings.
 //!
 //! # Terms

@@ -302,7 +302,7 @@ impl<'a> Context<'a> {
                 turns.widened(self.dead_band(observed), observed, to, self.snapshot.at)
             }
         };
-        if observed.abs_diff(to) < band && !self.state.is_untold(wanted.group, knob) {
+        if observed.abs_diff(to) < band && !self.state.is_pending(wanted.group, knob) {
             return None;
         }
         self.step(knob, wanted.group, to, &wanted.why)
@@ -313,7 +313,7 @@ impl<'a> Context<'a> {
         // What others had set is for what they claim.
         let prior = self.state.prior(ancestor, knob, observed).max(beside);
         let step = self.settings.memory.hysteresis_bytes;
-        let again = self.state.is_untold(ancestor, knob).then_some(observed);
+        let again = self.state.is_pending(ancestor, knob).then_some(observed);
         let to = cover::target(observed, prior, below, step).or(again)?;
         self.step(knob, ancestor, to, &format!("covers {below} of those below it"))
     }
@@ -335,7 +335,7 @@ impl<'a> Context<'a> {
             .written_at(group, knob)
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
         let may_lower = self.may_take() && !self.is_untold(&group.path);
-        let is_there = from == to && !self.state.is_untold(group, knob);
+        let is_there = from == to && !self.state.is_pending(group, knob);
         if recent || is_there || (to < from && !may_lower) {
             return None;
         }

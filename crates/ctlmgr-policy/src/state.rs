@@ -57,7 +57,7 @@ pub(crate) struct Written {
     pub(crate) turns: Turns,
     /// Whether that failed: less protection may be in force then, and its keeper still hold what was there before.
     #[serde(default)]
-    pub(crate) is_untold: bool,
+    pub(crate) is_pending: bool,
 }
 
 /// A map whose keys are no text, as a list of pairs.
@@ -106,7 +106,7 @@ impl State {
         // Lists are of the placement job.
         if !saved.knob.is_list() {
             let turns = Turns::default();
-            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_untold: false };
+            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending: false };
             self.written.insert((saved.path.clone(), saved.knob), written);
         }
     }
@@ -147,11 +147,11 @@ impl State {
                 self.overridden.remove(&key);
                 let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
                 let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
-                if let Some(last) = last.filter(|last| last.is_untold) {
+                if let Some(last) = last.filter(|last| last.is_pending) {
                     saved.before = last.saved.before.clone();
                 }
-                let is_untold = matches!(outcome, Outcome::Failed(_));
-                self.written.insert(key, Written { saved, at, turns, is_untold });
+                let is_pending = matches!(outcome, Outcome::Failed(_));
+                self.written.insert(key, Written { saved, at, turns, is_pending });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
             Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),
@@ -240,8 +240,8 @@ impl State {
     }
 
     /// Whether the knob of this very cgroup holds what was wanted, but its keeper may not know.
-    pub(crate) fn is_untold(&self, group: &Group, knob: Knob) -> bool {
-        self.of(group, knob).is_some_and(|w| w.saved.id == group.id && w.is_untold)
+    pub(crate) fn is_pending(&self, group: &Group, knob: Knob) -> bool {
+        self.of(group, knob).is_some_and(|w| w.saved.id == group.id && w.is_pending)
     }
 
     /// What the knob held before ctlmgr wrote it.

@@ -26,7 +26,7 @@ use crate::state::State;
 
 /// Amounts are multiples of this.
 const ROUND: Bytes = Bytes::mib(4);
-/// It is not lowered for less than this, or half of it.
+/// It is lowered once it is more than this beyond twice what is needed.
 const LOOSE: Bytes = Bytes::mib(8);
 /// What is too small to be looked at is taken for no more than this, or one part in so many of the machine.
 const UNLISTED: Bytes = Bytes::mib(64);
@@ -59,7 +59,7 @@ pub(crate) fn kept<'a>(
         // What is no unit of the host's manager has a keeper of its own.
         let is_unit = group.path.unit().is_some();
         let is_bare = state.prior(group, Knob::MemoryLow, group.memory.low) == Bytes::ZERO;
-        let is_reached = !group.path.ancestors().any(|above| above.is_user_manager());
+        let is_reached = !group.path.is_of_user();
         k.party.kind == VerdictKind::Bystander && is_unit && is_bare && is_reached
     };
     let wanted = |k: &Keeping<'a, '_>| Wanted {
@@ -73,7 +73,7 @@ pub(crate) fn kept<'a>(
 
 /// The amount to have where there is `now` and `least` is needed.
 fn steady(now: Bytes, least: Bytes) -> Bytes {
-    // Twice as much: what a spared unit used of late is soon said of a burst, and soon taken back.
+    // Twice, because the floor of a spared unit rises with a burst and falls soon after.
     let is_well = now >= least && now <= least + least + LOOSE;
     if is_well { now } else { Bytes(least.0.next_multiple_of(ROUND.0)) }
 }

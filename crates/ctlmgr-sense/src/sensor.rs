@@ -14,7 +14,7 @@ use crate::cgroup::{
 };
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, walk};
-use crate::workload::{container, is_of_user};
+use crate::workload::container;
 
 /// A bystander smaller than this, or than one part in [`SMALL`] of the machine, counts as part of the host.
 const NOTEWORTHY: Bytes = Bytes::mib(32);
@@ -136,7 +136,7 @@ impl Sensor {
         let (mut io, mut memory) = (BTreeMap::new(), BTreeMap::new());
         for (path, kind) in walk(&self.cgroups, &[])? {
             let Kind::Container(id) = kind else { continue };
-            if is_of_user(&path) && io.contains_key(&id) {
+            if path.is_of_user() && io.contains_key(&id) {
                 continue;
             }
             let dir = if ids.contains(&id) { self.cgroups.open(&path)? } else { None };
@@ -195,7 +195,7 @@ impl Sensor {
     pub fn find(&self, id: &str) -> Result<Option<Group>> {
         let is_it = |(_, kind): &(CgroupPath, Kind)| *kind == Kind::Container(id.to_owned());
         let found = walk(&self.cgroups, &[])?.into_iter().filter(is_it);
-        let Some((path, _)) = found.min_by_key(|(path, _)| is_of_user(path)) else {
+        let Some((path, _)) = found.min_by_key(|(path, _)| path.is_of_user()) else {
             return Ok(None);
         };
         match self.cgroups.open(&path)? {
@@ -215,7 +215,7 @@ impl Sensor {
             let Kind::Container(id) = kind else { continue };
             let Some(dir) = self.cgroups.open(&path)? else { continue };
             members.cpu_usec.insert(id.clone(), read_activity(&dir).io.cpu_usec);
-            if !is_of_user(&path) {
+            if !path.is_of_user() {
                 let cpuset = self.cpuset(&path, &dir)?;
                 members.cpusets.extend(cpuset.map(|cpuset| (id.clone(), cpuset)));
             }
@@ -297,7 +297,7 @@ impl Sensor {
             workloads.iter().flat_map(|w| w.group.path.ancestors()).collect();
         let ancestors: Vec<Group> = above.iter().filter_map(|path| reading.group(path)).collect();
         // A user's manager sets its slices back with each change of a unit.
-        let ours = bystanders.iter().filter(|g| !is_of_user(&g.path));
+        let ours = bystanders.iter().filter(|g| !g.path.is_of_user());
         let beside: BTreeSet<CgroupPath> =
             ours.flat_map(|g| g.path.ancestors()).filter(|path| !above.contains(path)).collect();
         let above_bystanders: Vec<Group> =

@@ -4,11 +4,6 @@ use ctlmgr_model::{CgroupPath, ContainerFacts, Group, Source, Workload, Workload
 
 use crate::sensor::Query;
 
-/// Below a user's manager anybody may give a cgroup the name of another's container.
-pub(crate) fn is_of_user(path: &CgroupPath) -> bool {
-    path.ancestors().any(|a| a.is_user_manager())
-}
-
 /// Whether it is where dockerd puts its containers: with systemd's help, or without.
 fn is_of_docker(path: &CgroupPath) -> bool {
     let is_below = path.parent().is_some_and(|parent| parent.name() == "docker");
@@ -18,7 +13,7 @@ fn is_of_docker(path: &CgroupPath) -> bool {
 /// The workload that `group` is, by what dockerd said of `id`.
 pub(crate) fn container(query: &Query, id: String, group: Group) -> Workload {
     // Below a user's manager anybody may give a cgroup the name of another's container.
-    let is_ours = !is_of_user(&group.path);
+    let is_ours = !group.path.is_of_user();
     let facts = query.containers.get(&id).filter(|_| is_ours).cloned();
     let is_dockers = is_ours && is_of_docker(&group.path);
     let facts = facts.unwrap_or_else(|| ContainerFacts {

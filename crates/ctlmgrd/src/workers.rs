@@ -168,14 +168,24 @@ async fn relieve<U: UnitProperties>(
             if Knob::PROTECTION.contains(&knob) && to < from);
         let saved = step.to_save().filter(|saved| is_less && !actuator.is_overtaken(saved));
         let Some(saved) = saved else { continue };
-        let had_setting = actuator.has_setting(&saved);
-        let noted = Saved { had_setting, ..saved.clone() };
-        if with_journal(journal, move |j| j.note(&noted)).await.is_ok() && actuator.relieve(&saved)
-        {
+        if note(actuator, journal, &saved).await.is_ok() && actuator.relieve(&saved) {
             relieved.insert(saved.path);
         }
     }
     relieved
+}
+
+/// Tells the journal of a knob that is about to be written; returns what it knows.
+async fn note<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    saved: &Saved,
+) -> anyhow::Result<Saved> {
+    let had_setting = actuator.has_setting(saved);
+    let saved = Saved { had_setting, ..saved.clone() };
+    let noted = saved.clone();
+    with_journal(journal, move |j| j.note(&noted)).await?;
+    Ok(saved)
 }
 
 /// One step; a knob is written only after the journal knows it.
@@ -216,9 +226,7 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
         }
         (_, Some(saved)) if actuator.is_overtaken(&saved) => Ok(Outcome::Overtaken),
         (_, Some(saved)) => {
-            let had_setting = actuator.has_setting(&saved);
-            let noted = Saved { had_setting, ..saved.clone() };
-            with_journal(journal, move |j| j.note(&noted)).await?;
+            note(actuator, journal, &saved).await?;
             Ok(actuator.set(&saved).await)
         }
     }
@@ -249,10 +257,7 @@ async fn dip<U: UnitProperties>(
     let path = target.0.clone();
     let known = with_journal(journal, move |j| j.find(&path, Knob::MemoryHigh)).await?;
     let Some(dip) = actuator.dip(target, amount, known.as_ref())? else { return Ok(Bytes::ZERO) };
-    let had_setting = actuator.has_setting(dip.saved());
-    let saved = Saved { had_setting, ..dip.saved().clone() };
-    let noted = saved.clone();
-    with_journal(journal, move |j| j.note(&noted)).await?;
+    let saved = note(actuator, journal, dip.saved()).await?;
     let taken = match tokio::task::spawn_blocking(move || dip.take()).await? {
         Ok(taken) => taken,
         Err(error) => {
