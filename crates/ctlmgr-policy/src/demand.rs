@@ -49,9 +49,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache;
 use crate::entitlement::entitlement;
-use crate::heat::{Heat, LEAST_MISSING};
+use crate::heat::Heat;
 use crate::probe::Probe;
-use crate::progress::{CpuTime, Progress};
+use crate::progress::{CpuTime, Progress, Says};
 use crate::stall::{Stall, part_of_time};
 use crate::state::State;
 use crate::toll::Toll;
@@ -157,6 +157,10 @@ pub(crate) struct Prices {
     pub cpu: f64,
     /// Seconds that a fault on swap takes, as far as that is known ([`crate::toll`]).
     pub fault: Option<f64>,
+    /// Seconds of processor time that a page that comes back takes, as far as that is known.
+    pub fault_cpu_secs: f64,
+    /// What all lose beyond each second that they wait ([`crate::progress`]).
+    pub unseen: f64,
 }
 
 /// What a second of processor time that goes into faults costs all together, 0–1: nothing where nobody waits for a
@@ -201,9 +205,11 @@ pub(crate) fn estimate(
     let earned_in = if earned > last.basis { passed } else { awake };
     let missing = missing(memory, last.demand, cache);
     let cpu = CpuTime::between(&last.seen, &seen, passed);
-    let progress = last.progress.next(passed, cpu, waited, missing >= LEAST_MISSING);
-    let burden = progress.fault_cpus().min(most_fault_cpus(rate)) * prices.cpu;
-    let lost = waited.map(|waited| progress.lost(waited));
+    let says = Says::of(missing, (last.demand, demand));
+    let progress = last.progress.next(passed, cpu, waited, says);
+    let fault_cpus = progress.fault_cpus().unwrap_or(prices.fault_cpu_secs * amount(rate));
+    let burden = fault_cpus.min(MOST_FAULT_SECS * amount(rate)) * prices.cpu;
+    let lost = waited.map(|waited| progress.lost(waited, prices.unseen));
     Estimate {
         at,
         demand,
@@ -226,10 +232,20 @@ pub(crate) fn estimate(
     }
 }
 
-/// Processors that so many faults a second keep busy at most.
 #[expect(clippy::cast_precision_loss, reason = "a rate needs no exact numbers")]
-fn most_fault_cpus(faults_per_sec: u64) -> f64 {
-    faults_per_sec as f64 * MOST_FAULT_SECS
+fn amount(per_sec: u64) -> f64 {
+    per_sec as f64
+}
+
+/// Seconds of processor time that a page that comes back takes, by those of whom it is known.
+fn fault_cpu_secs<'a>(all: impl Iterator<Item = &'a Estimate>) -> f64 {
+    let (mut cpus, mut rate) = (0.0, 0.0);
+    for (estimate, own) in all.filter_map(|e| Some(e).zip(e.progress.fault_cpus())) {
+        let pages = amount(estimate.refaults_per_sec);
+        cpus += own.min(MOST_FAULT_SECS * pages);
+        rate += pages;
+    }
+    if rate > 0.0 { cpus / rate } else { 0.0 }
 }
 
 /// The part of the time in which it could show what it needs.
@@ -304,9 +320,13 @@ pub(crate) fn estimate_all<'a>(
 ) -> Estimates {
     let (at, last) = (snapshot.at, &state.estimates);
     let newest = last.values().map(|e| e.at).max();
-    let present = last.values().filter(|e| Some(e.at) == newest);
-    let fault = Toll::cost_of_fault(present.map(|e| e.toll));
-    let prices = Prices { cpu: price_of_cpu(&snapshot.host), fault };
+    let present = || last.values().filter(|e| Some(e.at) == newest);
+    let prices = Prices {
+        cpu: price_of_cpu(&snapshot.host),
+        fault: Toll::cost_of_fault(present().map(|e| e.toll)),
+        fault_cpu_secs: fault_cpu_secs(present()),
+        unseen: Progress::common(present().map(|e| e.progress)),
+    };
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
     let says_cache = cache::is_said(snapshot);
