@@ -42,14 +42,15 @@
 //! for what comes back.
 
 use ctlmgr_model::{
-    Activity, Bytes, CgroupId, Doing, Group, HostSample, Limit, MemorySample, MemorySettings,
-    Millis, Settings, Snapshot, Workload,
+    Activity, Bytes, CgroupId, Doing, Group, Limit, MemorySample, MemorySettings, Millis, Settings,
+    Snapshot, Workload,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::cache;
 use crate::entitlement::entitlement;
 use crate::heat::Heat;
+use crate::price::Prices;
 use crate::probe::Probe;
 use crate::progress::{CpuTime, Progress, Says};
 use crate::stall::{Stall, part_of_time};
@@ -65,9 +66,6 @@ const MISSED: u64 = 16;
 const IN_USE: u64 = 8;
 /// However much it waits, need fades in this part less of the time at most.
 const MOST_WAITED: f64 = 0.9;
-/// A fault takes no more processor time than this, in seconds: on hardware some 10 µs, under emulation half a
-/// millisecond. What the kernel works for one beyond that is for what it is asked for, not for what it lacks.
-const MOST_FAULT_SECS: f64 = 0.001;
 /// Half of what is no longer used and not protected either is no claim after so long: a fifth is left after 10 s, in
 /// which shares are to settle.
 const UNKEPT_HALF_LIFE: Millis = Millis(4000);
@@ -150,28 +148,6 @@ pub(crate) struct Look<'a> {
     pub says_cache: bool,
 }
 
-/// What it costs that pages are missing.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Prices {
-    /// What a second of processor time costs all together, in seconds of everybody's time ([`price_of_cpu`]).
-    pub cpu: f64,
-    /// Seconds that a fault on swap takes, as far as that is known ([`crate::toll`]).
-    pub fault: Option<f64>,
-    /// Seconds of processor time that a page that comes back takes, as far as that is known.
-    pub fault_cpu_secs: f64,
-    /// What all lose beyond each second that they wait ([`crate::progress`]).
-    pub unseen: f64,
-}
-
-/// What a second of processor time that goes into faults costs all together, 0–1: nothing where nobody waits for a
-/// processor, and where somebody does all of the time its part of the processors. Unknown is nothing. Who is held
-/// back by its own cpu.max waits as well to the kernel, so where few do anything else this is too much.
-#[expect(clippy::cast_precision_loss, reason = "there are few processors")]
-pub(crate) fn price_of_cpu(host: &HostSample) -> f64 {
-    let known = host.cpu_pressure.zip(host.cpus.filter(|n| *n > 0));
-    known.map_or(0.0, |(some, cpus)| f64::from(some.avg10_pct) / 100.0 / cpus as f64)
-}
-
 /// The next estimate from the last one and a look.
 pub(crate) fn estimate(
     settings: &MemorySettings,
@@ -207,8 +183,7 @@ pub(crate) fn estimate(
     let cpu = CpuTime::between(&last.seen, &seen, passed);
     let says = Says::of(missing, (last.demand, demand));
     let progress = last.progress.next(passed, cpu, waited, says);
-    let fault_cpus = progress.fault_cpus().unwrap_or(prices.fault_cpu_secs * amount(rate));
-    let burden = fault_cpus.min(MOST_FAULT_SECS * amount(rate)) * prices.cpu;
+    let burden = prices.burden(progress, rate);
     let lost = waited.map(|waited| progress.lost(waited, prices.unseen));
     Estimate {
         at,
@@ -230,22 +205,6 @@ pub(crate) fn estimate(
         is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
             || rate >= MISSED,
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a rate needs no exact numbers")]
-fn amount(per_sec: u64) -> f64 {
-    per_sec as f64
-}
-
-/// Seconds of processor time that a page that comes back takes, by those of whom it is known.
-fn fault_cpu_secs<'a>(all: impl Iterator<Item = &'a Estimate>) -> f64 {
-    let (mut cpus, mut rate) = (0.0, 0.0);
-    for (estimate, own) in all.filter_map(|e| Some(e).zip(e.progress.fault_cpus())) {
-        let pages = amount(estimate.refaults_per_sec);
-        cpus += own.min(MOST_FAULT_SECS * pages);
-        rate += pages;
-    }
-    if rate > 0.0 { cpus / rate } else { 0.0 }
 }
 
 /// The part of the time in which it could show what it needs.
@@ -320,13 +279,8 @@ pub(crate) fn estimate_all<'a>(
 ) -> Estimates {
     let (at, last) = (snapshot.at, &state.estimates);
     let newest = last.values().map(|e| e.at).max();
-    let present = || last.values().filter(|e| Some(e.at) == newest);
-    let prices = Prices {
-        cpu: price_of_cpu(&snapshot.host),
-        fault: Toll::cost_of_fault(present().map(|e| e.toll)),
-        fault_cpu_secs: fault_cpu_secs(present()),
-        unseen: Progress::common(present().map(|e| e.progress)),
-    };
+    let present = last.values().filter(|e| Some(e.at) == newest);
+    let prices = Prices::new(&snapshot.host, &present.collect::<Vec<_>>());
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
     let says_cache = cache::is_said(snapshot);
@@ -415,6 +369,7 @@ pub(crate) fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::price::price_of_cpu;
     use crate::testing::sample;
     use ctlmgr_model::Pressure;
     use proptest::prelude::*;

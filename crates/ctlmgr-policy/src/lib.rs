@@ -31,6 +31,7 @@ mod oomd;
 mod order;
 pub mod pins;
 pub mod placement;
+mod price;
 mod probe;
 mod progress;
 mod reclaim;

@@ -87,7 +87,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
         at: Millis(0),
         memory,
         seen,
-        prices: crate::demand::Prices::default(),
+        prices: crate::price::Prices::default(),
         promise: None,
         is_new: false,
         is_kept: true,
