@@ -36,6 +36,7 @@ mod probe;
 mod progress;
 mod reclaim;
 pub mod replay;
+mod room;
 mod scene;
 mod sequence;
 pub mod share;

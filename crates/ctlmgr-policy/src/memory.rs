@@ -41,6 +41,7 @@ use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
 use crate::reclaim::NOISE;
+use crate::room::room;
 use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
@@ -130,7 +131,10 @@ impl<'a> Context<'a> {
             .collect();
         let hard = hard(&scene, &workloads);
         let units = units::kept(state, snapshot, &all);
-        let mut steps = self.knobs((&workloads, units), &ladder, &hard);
+        let room = room(&scene, &workloads, &units);
+        let own = workloads.iter().map(|(p, v)| self.kept(p, v, room.get(&p.group.id).copied()));
+        let low = own.chain(units).collect::<Vec<_>>();
+        let mut steps = self.knobs(&low, &ladder, &hard);
         steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.braked();
         steps.extend(ladder.taking);
@@ -138,20 +142,8 @@ impl<'a> Context<'a> {
     }
 
     /// Steps that write a knob or give it back.
-    fn knobs(
-        &self,
-        (workloads, units): (&[(&Party<'a>, &Verdict)], Vec<Wanted<'a>>),
-        ladder: &Ladder<'a>,
-        hard: &[Wanted<'a>],
-    ) -> Vec<Step> {
-        let own = |(p, v): &(&Party<'a>, &Verdict)| Wanted {
-            group: p.group,
-            amount: self.protection(p, v),
-            is_said: false,
-            why: v.reason.0.clone(),
-        };
-        let low: Vec<_> = workloads.iter().map(own).chain(units).collect();
-        let (mut steps, low) = self.protect(Knob::MemoryLow, &low);
+    fn knobs(&self, low: &[Wanted<'a>], ladder: &Ladder<'a>, hard: &[Wanted<'a>]) -> Vec<Step> {
+        let (mut steps, low) = self.protect(Knob::MemoryLow, low);
         let (more, min) = self.protect(Knob::MemoryMin, hard);
         steps.extend(more);
         steps.extend(ladder.throttled.iter().filter_map(|t| self.slow_down(t)));
@@ -237,6 +229,21 @@ impl<'a> Context<'a> {
         let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
         let others = self.snapshot.bystanders.iter().chain(self.snapshot.slices());
         workloads.chain(others).any(|g| g.path == *path)
+    }
+
+    /// memory.low of a workload, of whose share so much is left to background reclaim.
+    fn kept(&self, party: &Party<'a>, verdict: &Verdict, room: Option<Bytes>) -> Wanted<'a> {
+        let room = room.unwrap_or_default();
+        let left = match room {
+            Bytes::ZERO => String::new(),
+            room => format!("; {room} less is protected, for background reclaim to find something"),
+        };
+        Wanted {
+            group: party.group,
+            amount: self.protection(party, verdict) - room,
+            is_said: false,
+            why: format!("{}{left}", verdict.reason.0),
+        }
     }
 
     /// memory.low of a workload: its share; but without contention nobody needs what a user's own
@@ -771,17 +778,6 @@ mod tests {
         let (plan, _) = decide(&settings, state, &snapshot);
         assert_eq!(plan.steps, []);
         assert!(plan.complaints.iter().any(|c| c.contains("could be read")));
-    }
-
-    fn floor_of(name: &str, floor: Bytes) -> ctlmgr_model::Rule {
-        ctlmgr_model::Rule {
-            selector: ctlmgr_model::Selector {
-                field: ctlmgr_model::SelectorField::Name,
-                pattern: glob::Pattern::new(name).unwrap(),
-            },
-            effect: ctlmgr_model::RuleEffect { floor: Some(floor), ..Default::default() },
-            origin: ctlmgr_model::Origin { file: "t".into(), line: 1 },
-        }
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! the kernel to reclaim what is missing, plus a quarter of what the settings want free beside the kernel's watermark, plus what those below their shares have
 //! back in a second, from those above their share. Where a
 //! slice holds nothing but managed workloads the request goes to the *slice*, whose reclaim
-//! honours the children's memory.low; elsewhere to the cgroup itself, and then only for what it
+//! honours the children's memory.low, if their shares are protected whole ([`crate::room`]); elsewhere to the cgroup itself, and then only for what it
 //! has above its share, because reclaim on a cgroup ignores its own protection.
 //!
 //! Without contention memory can be short all the same: a scan fills it with page cache that nobody needs, which is no
@@ -162,8 +162,12 @@ fn targets<'s>(scene: &Scene<'_, 's>) -> BTreeMap<CgroupPath, Target<'s>> {
     let mut targets = BTreeMap::new();
     for keeping in all.iter().filter(|k| excess(scene, k) > Bytes::ZERO) {
         let own = keeping.party.group;
-        // Page cache that crowds out others goes from where it is, and the limit there with it.
-        let may_be = |_: &CgroupPath| workloads.contains(&own.id) && scene.account.is_contended();
+        // Page cache that crowds out others goes from where it is, and the limit there with it. And where memory.low is
+        // heeded those at their shares have some of it unprotected (`crate::room`), which a slice would give as well.
+        let may_be = |_: &CgroupPath| {
+            let is_whole = scene.state.heed.is_ignored(&scene.snapshot.host);
+            workloads.contains(&own.id) && scene.account.is_contended() && is_whole
+        };
         let parent = own.path.parent().filter(may_be);
         let slice = parent.and_then(|path| slices.get(&path).copied());
         let group = slice.unwrap_or(own);

@@ -101,3 +101,13 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
     let kind = VerdictKind::Workload;
     Party { name, kind, group, workload: Some(workload), entitlement, estimate }
 }
+
+/// A rule that gives workloads of this name a floor.
+pub(crate) fn floor_of(name: &str, floor: Bytes) -> Rule {
+    let pattern = glob::Pattern::new(name).expect("a pattern");
+    Rule {
+        selector: Selector { field: SelectorField::Name, pattern },
+        effect: RuleEffect { floor: Some(floor), ..RuleEffect::default() },
+        origin: Origin { file: "t".into(), line: 1 },
+    }
+}
