@@ -30,7 +30,7 @@ use crate::scene::Scene;
 use crate::verdict::Party;
 
 /// One part in so many of a share at most.
-const MOST: u64 = 16;
+pub(crate) const MOST: u64 = 16;
 
 /// What of whose share is left unprotected.
 pub(crate) fn room(
