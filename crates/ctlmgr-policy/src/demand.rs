@@ -279,8 +279,11 @@ pub(crate) fn estimate_all<'a>(
 ) -> Estimates {
     let (at, last) = (snapshot.at, &state.estimates);
     let newest = last.values().map(|e| e.at).max();
-    let present = last.values().filter(|e| Some(e.at) == newest);
-    let prices = Prices::new(&snapshot.host, &present.collect::<Vec<_>>());
+    let is_present = |e: &&Estimate| Some(e.at) == newest;
+    let present: Vec<_> = last.values().filter(is_present).collect();
+    let workloads = snapshot.workloads.iter().filter_map(|w| last.get(&w.group.id));
+    let workloads: Vec<_> = workloads.filter(is_present).collect();
+    let prices = Prices::new(&snapshot.host, &present, &workloads);
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
     let says_cache = cache::is_said(snapshot);

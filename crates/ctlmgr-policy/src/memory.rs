@@ -131,8 +131,7 @@ impl<'a> Context<'a> {
             .collect();
         let hard = hard(&scene, &workloads);
         let units = units::kept(state, snapshot, &all);
-        let room = room(&scene, &workloads, &units);
-        let own = workloads.iter().map(|(p, v)| self.kept(p, v, room.get(&p.group.id).copied()));
+        let own = workloads.iter().map(|(p, v)| self.kept(p, v));
         let low = own.chain(units).collect::<Vec<_>>();
         let mut steps = self.knobs(&low, &ladder, &hard);
         steps.extend(age(&settings.memory, state, snapshot));
@@ -231,9 +230,9 @@ impl<'a> Context<'a> {
         workloads.chain(others).any(|g| g.path == *path)
     }
 
-    /// memory.low of a workload, of whose share so much is left to background reclaim.
-    fn kept(&self, party: &Party<'a>, verdict: &Verdict, room: Option<Bytes>) -> Wanted<'a> {
-        let room = room.unwrap_or_default();
+    /// memory.low of a workload, and why.
+    fn kept(&self, party: &Party<'a>, verdict: &Verdict) -> Wanted<'a> {
+        let room = room((self.state, self.snapshot), self.account, party, verdict);
         let left = match room {
             Bytes::ZERO => String::new(),
             room => format!("; {room} less is protected, for background reclaim to find something"),
@@ -319,9 +318,14 @@ impl<'a> Context<'a> {
         let observed = read(ancestor, knob);
         // What others had set is for what they claim.
         let prior = self.state.prior(ancestor, knob, observed).max(beside);
+        // What it has beyond that protects those below, who are to leave some unprotected where that counts.
+        let is_close = knob == Knob::MemoryLow
+            && self.account.is_contended()
+            && !self.state.heed.is_ignored(&self.snapshot.host);
         let step = self.settings.memory.hysteresis_bytes;
+        let slack = if is_close { Bytes(step.0 / 2) } else { cover::slack(prior + below, step) };
         let again = self.state.is_pending(ancestor, knob).then_some(observed);
-        let to = cover::target(observed, prior, below, step).or(again)?;
+        let to = cover::target(observed, prior + below, slack).or(again)?;
         self.step(knob, ancestor, to, &format!("covers {below} of those below it"))
     }
 

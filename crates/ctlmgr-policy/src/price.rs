@@ -9,7 +9,7 @@
 use ctlmgr_model::HostSample;
 
 use crate::demand::Estimate;
-use crate::progress::Progress;
+use crate::progress::{Common, Progress};
 use crate::toll::Toll;
 
 /// A fault takes no more processor time than this, in seconds: on hardware some 10 µs, under emulation half a
@@ -25,18 +25,18 @@ pub(crate) struct Prices {
     pub fault: Option<f64>,
     /// Seconds of processor time that a page that comes back takes, as far as that is known.
     pub fault_cpu_secs: f64,
-    /// What all lose beyond each second that they wait ([`crate::progress`]).
-    pub unseen: f64,
+    /// What workloads lose beyond what they wait ([`crate::progress`]).
+    pub unseen: Common,
 }
 
 impl Prices {
-    /// Of this host, where all that are present did like that.
-    pub(crate) fn new(host: &HostSample, present: &[&Estimate]) -> Prices {
+    /// Of this host, where all that are present did like that, and of them the workloads.
+    pub(crate) fn new(host: &HostSample, present: &[&Estimate], workloads: &[&Estimate]) -> Prices {
         Prices {
             cpu: price_of_cpu(host),
             fault: Toll::cost_of_fault(present.iter().map(|e| e.toll)),
             fault_cpu_secs: fault_cpu_secs(present),
-            unseen: Progress::common(present.iter().map(|e| e.progress)),
+            unseen: Progress::common(workloads.iter().map(|e| e.progress)),
         }
     }
 

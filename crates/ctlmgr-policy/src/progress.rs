@@ -16,7 +16,7 @@
 //! processors are short.
 //!
 //! Who fills its set works at something else than it will do with it, and who comes while memory is short never shows what is usual
-//! for it. It loses by each second that it waits as much as the others do, and its faults keep processors busy for as long as theirs.
+//! for it, nor does one whose own code hardly works. It loses by each second that it waits as much as the others do, and its faults keep processors busy for as long as theirs.
 //!
 //! # Algorithm
 //! The usual rate is a mean that follows by half per [`FOLLOW`] while nothing is missing, and by half per
@@ -27,9 +27,9 @@
 //!
 //! # Properties
 //! Never less than pressure says; with its usual rate no more than that; without evidence, or where nobody's usual
-//! rate or counter is known, it is what pressure says. Who makes the kernel work no more than usual
+//! rate or counter is known, it is what pressure says; one whose own is not known never loses more beyond its waiting than the one that is known to lose most. Who makes the kernel work no more than usual
 //! costs nobody anything. Of two that wait alike one whose usual rate is not known loses as much as the other. What it does while
-//! it fills its set changes nothing.
+//! its set grows by more than [`GROWTH`] changes nothing.
 
 use ctlmgr_model::{Activity, Bytes, Millis};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,16 @@ const LEAST: u32 = 20_000;
 /// on what it lost counts in full.
 const EVIDENT: f64 = 0.1;
 /// Whose set has become larger than it was by more than this part of it at the last look fills it.
-const GROWTH: f64 = 0.02;
+const GROWTH: f64 = 0.005;
+
+/// What others lose beyond what they wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Common {
+    /// For each second that they waited, in seconds.
+    by_waited: f64,
+    /// The most that any of them lost so, as part of its time: who is asked for less than usual looks as if it had lost that.
+    most: f64,
+}
 
 /// What a look is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,20 +191,24 @@ impl Progress {
     }
 
     /// The part of its time, 0–1, that it lost, where pressure says that it waited for `waited` of it just now, and
-    /// others lost `common` beyond each second that they waited.
-    pub(crate) fn lost(self, waited: f64, common: f64) -> f64 {
-        let more = self.unseen().unwrap_or(self.recent_waited * common);
-        (waited + more * self.evidence()).min(1.0)
+    /// others lost `common` beyond what they waited.
+    pub(crate) fn lost(self, waited: f64, common: Common) -> f64 {
+        let counted = |unseen: f64| unseen * self.evidence();
+        let of_others = || counted(self.recent_waited * common.by_waited).min(common.most);
+        let more = self.unseen().map_or_else(of_others, counted);
+        (waited + more).min(1.0)
     }
 
-    /// What all of them lost, for each second that they waited, beyond that second, as far as it is known of them.
-    pub(crate) fn common(all: impl Iterator<Item = Progress>) -> f64 {
-        let (mut unseen, mut waited) = (0.0, 0.0);
+    /// What all of them lost beyond what they waited, as far as it is known of them.
+    pub(crate) fn common(all: impl Iterator<Item = Progress>) -> Common {
+        let (mut unseen, mut waited, mut most) = (0.0, 0.0, 0.0f64);
         for (progress, more) in all.filter_map(|p| Some(p).zip(p.unseen())) {
-            unseen += more * progress.evidence();
+            let counted = more * progress.evidence();
+            unseen += counted;
             waited += progress.recent_waited * progress.evidence();
+            most = most.max(counted);
         }
-        if waited > 0.0 { unseen / waited } else { 0.0 }
+        Common { by_waited: if waited > 0.0 { unseen / waited } else { 0.0 }, most }
     }
 
     /// The part of its time that it lost of late without waiting for memory; `None` if what is usual is not known.
@@ -245,13 +258,17 @@ mod tests {
     #[test]
     fn what_lacks_of_the_usual_is_lost_if_it_waits() {
         let usual = used_to(400_000);
-        assert!((after(usual, 60, 80_000, 0.3, true).lost(0.3, 0.0) - 0.79).abs() < 0.02);
         assert!(
-            (after(usual, 60, 80_000, 0.05, true).lost(0.05, 0.0) - 0.05).abs() < 1e-9,
+            (after(usual, 60, 80_000, 0.3, true).lost(0.3, Common::default()) - 0.79).abs() < 0.02
+        );
+        assert!(
+            (after(usual, 60, 80_000, 0.05, true).lost(0.05, Common::default()) - 0.05).abs()
+                < 1e-9,
             "asked for less"
         );
         assert!(
-            (after(used_to(5000), 60, 0, 0.3, true).lost(0.3, 0.0) - 0.3).abs() < 1e-9,
+            (after(used_to(5000), 60, 0, 0.3, true).lost(0.3, Common::default()) - 0.3).abs()
+                < 1e-9,
             "too little to say"
         );
     }
@@ -266,16 +283,18 @@ mod tests {
         };
         let jumped = (0..60).fold(used_to(400_000), jump);
         let steady = after(used_to(400_000), 60, 80_000, 0.2, true);
-        assert!((jumped.lost(0.2, 0.0) - steady.lost(0.2, 0.0)).abs() < 0.1);
+        assert!(
+            (jumped.lost(0.2, Common::default()) - steady.lost(0.2, Common::default())).abs() < 0.1
+        );
     }
 
     #[test]
     fn what_is_usual_is_learned_while_nothing_is_missing_and_forgotten_slowly() {
         assert_eq!(after(Progress::default(), 60, 100_000, 0.2, true).usual_ppm, None);
         let minute = after(used_to(400_000), 60, 100_000, 0.2, true);
-        assert!(minute.lost(0.2, 0.0) > 0.7);
+        assert!(minute.lost(0.2, Common::default()) > 0.7);
         let hour = after(minute, 3600, 100_000, 0.2, true);
-        assert!(hour.lost(0.2, 0.0) < 0.25);
+        assert!(hour.lost(0.2, Common::default()) < 0.25);
     }
 
     #[test]
@@ -313,10 +332,19 @@ mod tests {
         let known = used_to(20_000);
         assert_eq!((fill(known).usual_ppm, fill(known).calm), (known.usual_ppm, known.calm));
         let of = |missing, before, now| Says::of(missing, (Bytes::mib(before), Bytes::mib(now)));
-        assert_eq!(of(0.0, 100, 103), Says::Filling);
-        assert_eq!(of(0.0, 100, 101), Says::Usual);
+        assert_eq!(of(0.0, 100, 101), Says::Filling);
+        assert_eq!(of(0.0, 1000, 1004), Says::Usual);
         assert_eq!(of(0.0, 100, 50), Says::Usual);
         assert_eq!(of(0.05, 100, 110), Says::Lacking);
+    }
+
+    /// One that is asked for a fifth of its usual work, and waits a little, is no measure for one that waits much.
+    #[test]
+    fn who_is_asked_for_less_says_little_of_what_others_lose() {
+        let asked_less = after(used_to(400_000), 60, 80_000, 0.12, true);
+        let common = Progress::common([asked_less].into_iter());
+        let newcomer = after(Progress::default(), 60, 100_000, 0.3, true);
+        assert!(newcomer.lost(0.3, common) < 0.45, "{}", newcomer.lost(0.3, common));
     }
 
     proptest! {
@@ -337,14 +365,14 @@ mod tests {
             waited in 0.0f64..1.0, before in 0.0f64..1.0, secs in 1u32..30,
         ) {
             let at = |ppm, waited| after(used_to(usual), secs, ppm, waited, true);
-            let lost = at(now, before).lost(waited, 0.0);
+            let lost = at(now, before).lost(waited, Common::default());
             prop_assert!(lost >= waited && lost <= 1.0);
-            prop_assert_eq!(at(usual.saturating_add(more), before).lost(waited, 0.0), waited);
-            let little_more = at(now, (before + 0.001).min(1.0)).lost(waited, 0.0);
+            prop_assert_eq!(at(usual.saturating_add(more), before).lost(waited, Common::default()), waited);
+            let little_more = at(now, (before + 0.001).min(1.0)).lost(waited, Common::default());
             prop_assert!((little_more - lost).abs() < 0.02, "no cliff: {} {}", lost, little_more);
             let silent = at(now, before).next(Millis(1000), None, Some(before), Says::Lacking);
-            prop_assert_eq!(silent.lost(waited, 0.0), waited);
-            prop_assert_eq!(Progress::default().lost(waited, 0.0), waited);
+            prop_assert_eq!(silent.lost(waited, Common::default()), waited);
+            prop_assert_eq!(Progress::default().lost(waited, Common::default()), waited);
         }
     }
 }

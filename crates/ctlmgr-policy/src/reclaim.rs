@@ -9,10 +9,7 @@
 //! back in a second, from those above their share. Where a
 //! slice holds nothing but managed workloads the request goes to the *slice*, whose reclaim
 //! honours the children's memory.low, if their shares are protected whole ([`crate::room`]); elsewhere to the cgroup itself, and then only for what it
-//! has above its share, because reclaim on a cgroup ignores its own protection. Where memory.low is heeded background reclaim
-//! takes from whoever is above its share anyway, all the time and not once a second, so one who is hardly above is left to it:
-//! with classic lists and two hogs that miss a tenth of their sets, to ask for that as well had 60 MiB of swap cache that nobody
-//! had touched in place of 13, and all did 0.57 of their work in place of 0.64.
+//! has above its share, because reclaim on a cgroup ignores its own protection.
 //!
 //! Without contention memory can be short all the same: a scan fills it with page cache that nobody needs, which is no
 //! demand. Where the kernel takes by itself then (*swept*, see [`crate::scene`]) the same is asked for, page cache only, from
@@ -20,7 +17,7 @@
 //!
 //! # Properties
 //! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom (or [`NOISE`]) + what workloads below their shares are owed and have back in a second, or than
-//! the cycle's budget; never from a group at or below its share, or less than a 16th above it where memory.low is heeded, nor from spared units on kernels without
+//! the cycle's budget; never from a group at or below its share, nor from spared units on kernels without
 //! memory.reclaim, where taking is a limit for a moment; never from who stands still where systemd-oomd could kill soon
 //! ([`crate::oomd`]); where swap is used up or absent, no more
 //! than there is page cache.
@@ -34,7 +31,6 @@ use ctlmgr_model::{
 
 use crate::crowding::crowd;
 use crate::oomd;
-use crate::room::MOST;
 use crate::scene::{Keeping, Scene};
 use crate::throttle::stands_still;
 
@@ -44,8 +40,7 @@ pub(crate) const NOISE: Bytes = Bytes::mib(4);
 /// What a party has beyond its share, as far as there is a place for it to go; of a host that is swept, page cache only.
 fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let excess = match scene.account.is_contended() {
-        true => (keeping.excess() - left_to_kernel(scene, keeping))
-            .min(scene.takeable(keeping.party.group)),
+        true => keeping.excess().min(scene.takeable(keeping.party.group)),
         false => crowd(keeping.party),
     };
     let group = keeping.party.group;
@@ -57,14 +52,6 @@ fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let is_in_danger = is_close && stands_still(scene, group);
     let must_not_be = is_limited || is_in_danger || keeping.party.is_untold();
     if excess < NOISE || must_not_be { Bytes::ZERO } else { excess }
-}
-
-/// What of its excess background reclaim takes by itself: where memory.low is heeded it takes from who is above that.
-fn left_to_kernel(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
-    match scene.state.heed.is_ignored(&scene.snapshot.host) {
-        true => Bytes::ZERO,
-        false => Bytes(keeping.share.0 / MOST),
-    }
 }
 
 /// The reclaim steps of one cycle.
@@ -177,8 +164,8 @@ fn targets<'s>(scene: &Scene<'_, 's>) -> BTreeMap<CgroupPath, Target<'s>> {
         let own = keeping.party.group;
         // Page cache that crowds out others goes from where it is, and the limit there with it. And where memory.low is
         // heeded those at their shares have some of it unprotected (`crate::room`), which a slice would give as well.
+        let is_whole = scene.state.heed.is_ignored(&snapshot.host) || !snapshot.host.has_reclaim;
         let may_be = |_: &CgroupPath| {
-            let is_whole = scene.state.heed.is_ignored(&scene.snapshot.host);
             workloads.contains(&own.id) && scene.account.is_contended() && is_whole
         };
         let parent = own.path.parent().filter(may_be);
@@ -320,23 +307,6 @@ mod tests {
         assert_eq!(asked(60, 16), none + mib(16));
         assert!(asked(60, 500) <= none + mib(60) && asked(60, 500) >= none + mib(50));
         assert_eq!(asked(0, 500), asked(0, 0), "who has its share is owed nothing");
-    }
-
-    #[test]
-    fn where_memory_low_is_heeded_who_is_hardly_above_its_share_is_left_to_the_kernel() {
-        let mib = Bytes::mib;
-        let asked = |lru, total: u64| {
-            let web = container("web", 11, mib(1000), Some(mib(1000)));
-            let mut snapshot = host(mib(total), vec![web], Vec::new());
-            snapshot.host.lru = Some(lru);
-            let (plan, _) = decide(&settings(), State::default(), &snapshot);
-            assert_eq!(crate::check(&settings(), &plan, &snapshot), []);
-            plan.steps.iter().filter_map(|s| s.action.amount_to_reclaim()).sum::<Bytes>()
-        };
-        use ctlmgr_model::LruFlavour::{Classic, Mglru};
-        // By 33 MiB, and by 127.
-        assert_eq!((asked(Mglru, 1100) > mib(30), asked(Classic, 1100)), (true, Bytes::ZERO));
-        assert!(asked(Classic, 900) > mib(20));
     }
 
     #[test]
