@@ -18,13 +18,10 @@ use ctlmgr_model::{Bytes, CgroupPath, Group, Knob, Percent, Snapshot};
 
 use crate::state::State;
 
-/// How much more than is needed a covering ancestor gets, so that it is not written with each change below.
-pub(crate) fn slack(needed: Bytes, step: Bytes) -> Bytes {
-    needed.scaled(Percent(2)).max(step)
-}
-
 /// What a covering ancestor should hold, or `None` where it is well as it is.
-pub(crate) fn target(observed: Bytes, needed: Bytes, slack: Bytes) -> Option<Bytes> {
+pub(crate) fn target(observed: Bytes, prior: Bytes, below: Bytes, step: Bytes) -> Option<Bytes> {
+    let needed = prior + below;
+    let slack = needed.scaled(Percent(2)).max(step);
     let roomy = (needed + slack).page_ceil();
     let is_short = observed < needed;
     let is_loose = observed > roomy + slack + slack;

@@ -318,14 +318,9 @@ impl<'a> Context<'a> {
         let observed = read(ancestor, knob);
         // What others had set is for what they claim.
         let prior = self.state.prior(ancestor, knob, observed).max(beside);
-        // What it has beyond that protects those below, who are to leave some unprotected where that counts.
-        let is_close = knob == Knob::MemoryLow
-            && self.account.is_contended()
-            && !self.state.heed.is_ignored(&self.snapshot.host);
         let step = self.settings.memory.hysteresis_bytes;
-        let slack = if is_close { Bytes(step.0 / 2) } else { cover::slack(prior + below, step) };
         let again = self.state.is_pending(ancestor, knob).then_some(observed);
-        let to = cover::target(observed, prior + below, slack).or(again)?;
+        let to = cover::target(observed, prior, below, step).or(again)?;
         self.step(knob, ancestor, to, &format!("covers {below} of those below it"))
     }
 

@@ -4,7 +4,7 @@
 //! Where the kernel heeds memory.low (classic page aging, MGLRU of newer kernels) kswapd passes over who is within it. Where
 //! shares are protected whole, and add up to all that there is, it finds nothing; then every allocation reclaims for itself, looks
 //! at all thirteen priorities in vain before it may take what is protected (`memcg_low_reclaim` in mm/vmscan.c), and its task
-//! waits for that. Seen with classic lists and two hogs that miss a tenth of their sets: 1542 such stalls in 24 s where the plain
+//! waits for that. Seen with classic lists and two hogs that miss a tenth of their sets: 1561 such stalls in 24 s where the plain
 //! kernel had 4, and 0.37 of the work done where that did 0.77.
 //!
 //! # Approach
@@ -13,9 +13,10 @@
 //! is not written.
 //!
 //! # Algorithm
-//! One part in [`PART`] of the share while memory is contended, but nothing of a floor. Slices above are covered closely meanwhile
-//! ([`crate::cover`]), because what they have beyond what those below claim protects these, too (`memory_recursiveprot`). Who is held by a
-//! slice with a limit of its own leaves none: what that slice needs must be found below it.
+//! One part in [`PART`] of the share while memory is contended, but nothing of a floor. What slices above have beyond what those below
+//! claim ([`crate::cover`]: a fiftieth to a sixteenth) protects these, too (`memory_recursiveprot`), so some of it is taken back by that. To cover closely
+//! left 3 stalls of 46 in that scene, but had the slices' memory.low swing. Who is held by a slice with a limit of its own leaves none: what that
+//! slice needs must be found below it.
 //!
 //! # Properties
 //! Nothing where memory.low is ignored, or without contention; no more than a part in [`PART`]; who has all that it needs is
@@ -89,10 +90,6 @@ mod tests {
             all = workloads.filter_map(low).collect();
             snapshot.at = ctlmgr_model::Millis(30_000 + second * 10_000);
             (snapshot.host.mem_total, snapshot.host.mem_free) = (total, mib(10));
-            let below: Bytes = all.iter().map(|(_, low)| *low).sum();
-            let cover = snapshot.ancestors[0].memory.low;
-            let is_close = cover >= below && cover <= below + Bytes(below.0 / 32).max(mib(16));
-            assert!(second < 2 || lru == LruFlavour::Mglru || is_close, "{cover} above {below}");
         }
         all
     }
