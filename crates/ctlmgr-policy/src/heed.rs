@@ -45,6 +45,7 @@ const HEEDED: Percent = Percent(10);
 /// Others must have one part in so many of what there is to take.
 const CHOICE: u64 = 8;
 /// Who uses more than its memory.low by one part in so many is within it.
+/// Far less than what [`crate::room`] leaves unprotected, which the kernel takes by right, again and again.
 const NEAR: u64 = 64;
 /// Looks further apart than this say nothing: who was within at both may not have been so between them.
 const APART: Millis = Millis(15_000);

@@ -309,6 +309,24 @@ mod tests {
         assert_eq!(asked(0, 500), asked(0, 0), "who has its share is owed nothing");
     }
 
+    /// A slice would give of those at their shares as well, of which some is unprotected there.
+    #[test]
+    fn where_memory_low_is_heeded_each_is_asked_itself() {
+        let asked = |lru, has_reclaim| {
+            let pair = ["hog", "web"].into_iter().zip([11, 12]);
+            let pair = pair.map(|(name, id)| container(name, id, Bytes::mib(1000), None));
+            let mut snapshot = host(Bytes::mib(2000), pair.collect(), Vec::new());
+            (snapshot.host.lru, snapshot.host.has_reclaim) = (Some(lru), has_reclaim);
+            let (plan, _) = decide(&settings(), State::default(), &snapshot);
+            let of = plan.steps.iter().filter(|s| s.rung == Rung::Reclaim);
+            of.map(|s| s.id.0).collect::<Vec<_>>()
+        };
+        use ctlmgr_model::LruFlavour::{Classic, Mglru};
+        assert_eq!(asked(Mglru, true), [1]);
+        assert_eq!(asked(Classic, true), [11, 12]);
+        assert_eq!(asked(Classic, false), [1], "a limit for a moment is the slice's");
+    }
+
     #[test]
     fn without_swap_nothing_but_page_cache_is_asked_for() {
         assert!(asked(Bytes::mib(1000), None) > Bytes::mib(48));

@@ -9,8 +9,8 @@
 //!
 //! # Approach
 //! Leave a part of the share of those that give way anyway. The kernel takes from them in proportion to what
-//! each has above its memory.low, so who is above its share gives more. The part is larger than the dead band in which a memory.low
-//! is not written.
+//! each has above its memory.low, so who is above its share gives more. From 128 MiB on the part is larger than the dead band
+//! in which a memory.low is not written.
 //!
 //! # Algorithm
 //! One part in [`PART`] of the share while memory is contended, but nothing of a floor. What slices above have beyond what those below
@@ -47,9 +47,11 @@ pub(crate) fn room(
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{container, floor_of, host, settings};
+    use crate::testing::{container, floor_of, group, host, settings};
     use crate::{State, check, decide};
-    use ctlmgr_model::{Action, Bytes, Knob, LruFlavour, Outcome, Verdict, VerdictKind};
+    use ctlmgr_model::{
+        Action, Bytes, CgroupPath, Knob, Limit, LruFlavour, Outcome, Source, Verdict, VerdictKind,
+    };
     use proptest::prelude::*;
 
     const fn mib(n: u64) -> Bytes {
@@ -103,6 +105,32 @@ mod tests {
         };
         assert_eq!(left(LruFlavour::Classic), [48, 0, 24]);
         assert_eq!(left(LruFlavour::Mglru), [0, 0, 0]);
+    }
+
+    #[test]
+    fn who_is_not_told_of_and_who_is_held_by_its_slice_leave_none() {
+        let left = |is_untold, most: Option<Bytes>| {
+            let mut own = container("own", 11, mib(800), Some(mib(800)));
+            if let Source::Container(facts) = &mut own.source {
+                facts.is_untold = is_untold;
+            }
+            let mut other = container("other", 12, mib(400), Some(mib(400)));
+            other.group.path = CgroupPath::new("b.slice/other.scope");
+            let mut snapshot = host(mib(850), vec![own, other], Vec::new());
+            snapshot.host.lru = Some(LruFlavour::Classic);
+            snapshot.ancestors[0] = group("a.slice", 1, mib(800));
+            snapshot.ancestors[0].memory.max = most.map_or(Limit::Max, Limit::Bytes);
+            let (plan, _) = decide(&settings(), State::default(), &snapshot);
+            let share = plan.verdicts.iter().find(|v| v.name.0 == "own").unwrap().share;
+            let low = plan.steps.iter().filter(|s| s.id.0 == 11).find_map(|s| match s.action {
+                Action::Set { knob: Knob::MemoryLow, to, .. } => Some(to),
+                _ => None,
+            });
+            (share - low.unwrap()).0 >> 20
+        };
+        assert!(left(false, None) >= 30);
+        assert_eq!(left(true, None), 0);
+        assert_eq!(left(false, Some(mib(520))), 0);
     }
 
     proptest! {
