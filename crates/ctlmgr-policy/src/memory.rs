@@ -117,7 +117,7 @@ impl<'a> Context<'a> {
             .iter()
             .zip(verdicts)
             .filter(|(p, _)| p.entitlement.managed)
-            .map(|(party, v)| (Keeping { party, share: v.share, lift_pct: v.lift_pct }, v))
+            .map(|(party, v)| (self.keeping(party, v), v))
             .unzip();
         let Context { settings, state, snapshot, account, slices } = *self;
         let scene =
@@ -126,18 +126,24 @@ impl<'a> Context<'a> {
         let workloads: Vec<_> = all
             .iter()
             .map(|k| k.party)
-            .zip(verdicts)
+            .zip(verdicts.iter().copied())
             .filter(|(p, _)| p.kind == VerdictKind::Workload)
             .collect();
         let hard = hard(&scene, &workloads);
         let units = units::kept(state, snapshot, &all);
-        let own = workloads.iter().map(|(p, v)| self.kept(p, v));
+        let own = all.iter().zip(&verdicts).filter(|(k, _)| k.party.kind == VerdictKind::Workload);
+        let own = own.map(|(k, v)| self.kept(k, v));
         let low = own.chain(units).collect::<Vec<_>>();
         let mut steps = self.knobs(&low, &ladder, &hard);
         steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.braked();
         steps.extend(ladder.taking);
         Chosen { steps: order(steps), braked, probes: ladder.probes }
+    }
+
+    fn keeping<'b>(&self, party: &'b Party<'a>, verdict: &Verdict) -> Keeping<'a, 'b> {
+        let room = room((self.state, self.snapshot), self.account, party, verdict);
+        Keeping { party, share: verdict.share, lift_pct: verdict.lift_pct, room }
     }
 
     /// Steps that write a knob or give it back.
@@ -231,15 +237,15 @@ impl<'a> Context<'a> {
     }
 
     /// memory.low of a workload, and why.
-    fn kept(&self, party: &Party<'a>, verdict: &Verdict) -> Wanted<'a> {
-        let room = room((self.state, self.snapshot), self.account, party, verdict);
-        let left = match room {
+    fn kept(&self, keeping: &Keeping<'a, '_>, verdict: &Verdict) -> Wanted<'a> {
+        let party = keeping.party;
+        let left = match keeping.room {
             Bytes::ZERO => String::new(),
             room => format!("; {room} less is protected, for background reclaim to find something"),
         };
         Wanted {
             group: party.group,
-            amount: self.protection(party, verdict) - room,
+            amount: self.protection(party, verdict) - keeping.room,
             is_said: false,
             why: format!("{}{left}", verdict.reason.0),
         }

@@ -9,7 +9,9 @@
 //! back in a second, from those above their share. Where a
 //! slice holds nothing but managed workloads the request goes to the *slice*, whose reclaim
 //! honours the children's memory.low, if their shares are protected whole ([`crate::room`]); elsewhere to the cgroup itself, and then only for what it
-//! has above its share, because reclaim on a cgroup ignores its own protection.
+//! has above its share, because reclaim on a cgroup ignores its own protection. Where memory.low is heeded background reclaim
+//! takes from whoever is above that all the time, and not once a second; so who is as little above its share as background
+//! reclaim may take it below is left to it.
 //!
 //! Without contention memory can be short all the same: a scan fills it with page cache that nobody needs, which is no
 //! demand. Where the kernel takes by itself then (*swept*, see [`crate::scene`]) the same is asked for, page cache only, from
@@ -17,7 +19,7 @@
 //!
 //! # Properties
 //! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom (or [`NOISE`]) + what workloads below their shares are owed and have back in a second, or than
-//! the cycle's budget; never from a group at or below its share, nor from spared units on kernels without
+//! the cycle's budget; never from a group at or below its share and its room ([`crate::room`]), nor from spared units on kernels without
 //! memory.reclaim, where taking is a limit for a moment; never from who stands still where systemd-oomd could kill soon
 //! ([`crate::oomd`]); where swap is used up or absent, no more
 //! than there is page cache.
@@ -40,7 +42,7 @@ pub(crate) const NOISE: Bytes = Bytes::mib(4);
 /// What a party has beyond its share, as far as there is a place for it to go; of a host that is swept, page cache only.
 fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let excess = match scene.account.is_contended() {
-        true => keeping.excess().min(scene.takeable(keeping.party.group)),
+        true => (keeping.excess() - keeping.room).min(scene.takeable(keeping.party.group)),
         false => crowd(keeping.party),
     };
     let group = keeping.party.group;
@@ -99,7 +101,7 @@ fn coming_back(scene: &Scene<'_, '_>) -> Bytes {
     };
     let owed = |k: &Keeping<'_, '_>| {
         let back = Bytes(k.party.estimate.refaults_per_sec.saturating_mul(Bytes::PAGE.0));
-        (k.share - k.party.group.memory.current).min(back)
+        (k.share - k.room - k.party.group.memory.current).min(back)
     };
     scene.all.iter().filter(is_meant).map(owed).sum()
 }
@@ -315,7 +317,7 @@ mod tests {
         let asked = |lru, has_reclaim| {
             let pair = ["hog", "web"].into_iter().zip([11, 12]);
             let pair = pair.map(|(name, id)| container(name, id, Bytes::mib(1000), None));
-            let mut snapshot = host(Bytes::mib(2000), pair.collect(), Vec::new());
+            let mut snapshot = host(Bytes::mib(1800), pair.collect(), Vec::new());
             (snapshot.host.lru, snapshot.host.has_reclaim) = (Some(lru), has_reclaim);
             let (plan, _) = decide(&settings(), State::default(), &snapshot);
             let of = plan.steps.iter().filter(|s| s.rung == Rung::Reclaim);
@@ -325,6 +327,23 @@ mod tests {
         assert_eq!(asked(Mglru, true), [1]);
         assert_eq!(asked(Classic, true), [11, 12]);
         assert_eq!(asked(Classic, false), [1], "a limit for a moment is the slice's");
+    }
+
+    #[test]
+    fn where_memory_low_is_heeded_who_is_hardly_above_its_share_is_left_to_the_kernel() {
+        let mib = Bytes::mib;
+        let asked = |lru, total: u64| {
+            let web = container("web", 11, mib(1000), Some(mib(1000)));
+            let mut snapshot = host(mib(total), vec![web], Vec::new());
+            snapshot.host.lru = Some(lru);
+            let (plan, _) = decide(&settings(), State::default(), &snapshot);
+            assert_eq!(crate::check(&settings(), &plan, &snapshot), []);
+            plan.steps.iter().filter_map(|s| s.action.amount_to_reclaim()).sum::<Bytes>()
+        };
+        use ctlmgr_model::LruFlavour::{Classic, Mglru};
+        // By 33 MiB, and by 127.
+        assert_eq!((asked(Mglru, 1100) > mib(30), asked(Classic, 1100)), (true, Bytes::ZERO));
+        assert!(asked(Classic, 900) > mib(20));
     }
 
     #[test]

@@ -12,6 +12,10 @@
 //! each has above its memory.low, so who is above its share gives more. From 128 MiB on the part is larger than the dead band
 //! in which a memory.low is not written.
 //!
+//! So one is found as far below its share as that by background reclaim alone, or above it, and the other rungs take neither
+//! for more than that: early reclaim asks who is further above ([`crate::reclaim`]), and who is further below is short of
+//! something ([`crate::scene`]).
+//!
 //! # Algorithm
 //! One part in [`PART`] of the share while memory is contended, but nothing of a floor. What slices above have beyond what those below
 //! claim ([`crate::cover`]: a fiftieth to a sixteenth) protects these, too (`memory_recursiveprot`), so some of it is taken back by that. To cover closely

@@ -169,6 +169,8 @@ pub(crate) struct Keeping<'a, 'b> {
     pub share: Bytes,
     /// What the share was multiplied with for what it feels, in per cent.
     pub lift_pct: u32,
+    /// How far from its share background reclaim takes it or leaves it by itself ([`crate::room`]).
+    pub room: Bytes,
 }
 
 impl<'a, 'b> Keeping<'a, 'b> {
@@ -179,7 +181,7 @@ impl<'a, 'b> Keeping<'a, 'b> {
         let by_weight = u128::from(self.share.0) * 100 / u128::from(self.lift_pct.max(1));
         let by_weight = u64::try_from(by_weight).map_or(self.share, Bytes);
         let share = if gave { by_weight.max(self.share) } else { self.share };
-        Keeping { party: self.party, share, lift_pct: 100 }
+        Keeping { share, lift_pct: 100, ..*self }
     }
 }
 
@@ -194,7 +196,7 @@ impl Keeping<'_, '_> {
 
     fn is_missing_some(&self) -> bool {
         let memory = &self.party.group.memory;
-        let most = self.share.scaled(MISSING);
+        let most = (self.share - self.room).scaled(MISSING);
         // Page cache that nobody needs makes nobody whole whose pages are coming back from swap.
         let lacks = most - memory.working_set();
         let is_hidden = lacks > Bytes::ZERO && self.party.estimate.returning >= lacks;
@@ -383,12 +385,25 @@ mod tests {
     }
 
     #[test]
+    fn who_is_as_far_below_its_share_as_background_reclaim_may_leave_it_misses_nothing() {
+        let is_missing_some = |held, room| {
+            let workload = testing::container("w", 1, Bytes::mib(held), None);
+            let party = testing::party(&workload, None, 100);
+            let (share, room) = (Bytes::mib(1600), Bytes::mib(room));
+            Keeping { party: &party, share, lift_pct: 100, room }.is_missing_some()
+        };
+        assert!(is_missing_some(1560, 0) && !is_missing_some(1560, 100));
+        assert!(is_missing_some(1460, 100));
+    }
+
+    #[test]
     fn a_limit_follows_no_unit_down_to_what_it_gives_because_it_rests() {
         let workload = testing::container("w", 1, Bytes::mib(400), None);
         let mut party = testing::party(&workload, None, 100);
         let limit = |party: &Party<'_>, lift_pct| {
             let share = Bytes::mib(100);
-            Keeping { party, share, lift_pct }.for_limits().share
+            let room = Bytes::ZERO;
+            Keeping { party, share, lift_pct, room }.for_limits().share
         };
         assert_eq!(limit(&party, 25), Bytes::mib(100), "a workload's share is its share");
         party.kind = VerdictKind::Bystander;

@@ -17,8 +17,8 @@
 //! # Algorithm
 //! Ramp: for whoever holds at least 1/64 of the machine: use + room, at least the share and the
 //! promise, while contention was near lately. It is written again only when less than half of the
-//! room is left, or more than half as much again. Who gives way by weight and is a step above its
-//! share while memory is short in fact, and some other workload (of at least 1/64 of the machine) keeps all it needs or lacks some of its share, has a step of room, and its limit goes down with it but not up;
+//! room is left, or more than half as much again. Who gives way by weight and is a step (or what is left to background
+//! reclaim, [`crate::room`]) above its share while memory is short in fact, and some other workload (of at least 1/64 of the machine) keeps all it needs or lacks some of its share, has a step of room, and its limit goes down with it but not up;
 //! if it stands still, up to its ceiling. The same holds for whose page cache crowds out that of others while the host is
 //! swept ([`crate::scene`]): it goes round within what it has, and where page cache is taken from it ([`crate::reclaim`]) the limit
 //! goes down by half of that ([`tighten`]), because it would be full again before the next look.
@@ -221,7 +221,9 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
 /// harm: what it takes beyond is taken from it again, so its limit does not follow it up. What others hold beyond their
 /// need is cache, and no excess. Where all give way and none lacks its share a limit would make each wait for itself.
 fn is_over(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
-    let is_over = scene.is_short() && keeping.gives_way() && keeping.excess() > STEP;
+    // What background reclaim takes back by itself is no excess either.
+    let most = keeping.room.max(STEP);
+    let is_over = scene.is_short() && keeping.gives_way() && keeping.excess() > most;
     let least = Bytes(scene.snapshot.host.mem_total.0 / SMALL);
     is_over && scene.all.iter().any(|other| other.id() != keeping.id() && other.is_ward(least))
 }
