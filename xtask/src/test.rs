@@ -187,22 +187,44 @@ fn live_in(
     if is_installed {
         machine.output("dpkg -i /run/in/ctlmgr.deb", Duration::from_secs(120))?;
     }
-    let mut text = Vec::new();
+    let mut shown = Tee { text: Vec::new(), since: Instant::now() };
     let script = format!(
         "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {which}"
     );
-    let status = machine.run_into(&script, Duration::from_secs(3000), &mut Tee(&mut text))?;
-    let (passed, failed) = tally(&String::from_utf8_lossy(&text));
+    let status = machine.run_into(&script, Duration::from_secs(3000), &mut shown)?;
+    let (passed, failed) = tally(&String::from_utf8_lossy(&shown.text));
     Ok((passed, if status == 0 { failed } else { failed.max(1) }))
 }
 
-/// Shows output as it comes, and keeps it.
-struct Tee<'a>(&'a mut Vec<u8>);
+/// Shows output as it comes, with the seconds that each test took, and keeps it.
+struct Tee {
+    text: Vec<u8>,
+    since: Instant,
+}
 
-impl std::io::Write for Tee<'_> {
+impl Tee {
+    fn ends_a_test(&self) -> bool {
+        let line = self.text.trim_ascii_end().rsplit(|b| *b == b'\n').next();
+        self.text.ends_with(b"\n")
+            && line.is_some_and(|l| l.starts_with(b"test ") && !l.starts_with(b"test result"))
+    }
+}
+
+impl std::io::Write for Tee {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.extend(bytes);
-        std::io::stdout().write_all(bytes).map(|()| bytes.len())
+        let mut out = std::io::stdout();
+        for part in bytes.split_inclusive(|b| *b == b'\n') {
+            self.text.extend(part);
+            if self.ends_a_test() {
+                let secs = self.since.elapsed().as_secs_f32();
+                self.since = Instant::now();
+                out.write_all(part.trim_ascii_end())?;
+                writeln!(out, " ({secs:.0} s)")?;
+            } else {
+                out.write_all(part)?;
+            }
+        }
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
