@@ -263,7 +263,21 @@ fn live_binary() -> Result<std::path::PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::tally;
+    use super::{Tee, tally};
+    use std::io::Write as _;
+    use std::time::Instant;
+
+    #[test]
+    fn knows_the_end_of_a_test_in_pieces() {
+        let mut tee = Tee { text: Vec::new(), since: Instant::now() };
+        let mut ends = |bytes: &[u8]| {
+            tee.write_all(bytes).unwrap();
+            tee.ends_a_test()
+        };
+        assert!(!ends(b"running 1 test\ntest a::b ... "));
+        assert!(ends(b"ok\n") && !ends(b"\n"));
+        assert!(!ends(b"test result: ok. 1 passed\n"));
+    }
 
     #[test]
     fn counts_all_runners() {
