@@ -204,9 +204,8 @@ struct Tee {
 
 impl Tee {
     fn ends_a_test(&self) -> bool {
-        let line = self.text.trim_ascii_end().rsplit(|b| *b == b'\n').next();
-        self.text.ends_with(b"\n")
-            && line.is_some_and(|l| l.starts_with(b"test ") && !l.starts_with(b"test result"))
+        let line = self.text.strip_suffix(b"\n").and_then(|t| t.rsplit(|b| *b == b'\n').next());
+        line.is_some_and(|l| l.starts_with(b"test ") && !l.starts_with(b"test result"))
     }
 }
 
