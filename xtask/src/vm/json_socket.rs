@@ -12,6 +12,7 @@ use serde_json::Value;
 pub struct JsonSocket {
     stream: UnixStream,
     reader: BufReader<UnixStream>,
+    calls: u64,
 }
 
 impl JsonSocket {
@@ -21,7 +22,7 @@ impl JsonSocket {
             match UnixStream::connect(path) {
                 Ok(stream) => {
                     let reader = BufReader::new(stream.try_clone()?);
-                    return Ok(JsonSocket { stream, reader });
+                    return Ok(JsonSocket { stream, reader, calls: 0 });
                 }
                 Err(error) if Instant::now() > deadline => {
                     return Err(error)
@@ -62,18 +63,49 @@ impl JsonSocket {
         }
     }
 
-    /// Sends a command and returns what it returns.
+    /// Sends a command and returns what it returns. The answer to one that was given up may still come: it is passed over.
     pub fn call(&mut self, name: &str, arguments: Value, within: Duration) -> Result<Value> {
-        let mut message = serde_json::json!({ "execute": name });
+        self.calls += 1;
+        let id = self.calls;
+        let mut message = serde_json::json!({ "execute": name, "id": id });
         if !arguments.is_null() {
             message["arguments"] = arguments;
         }
         self.send(&message)?;
-        let answer = self.receive(within).with_context(|| format!("failed to call {name}"))?;
+        let answer = loop {
+            let answer = self.receive(within).with_context(|| format!("failed to call {name}"))?;
+            if answer["id"].as_u64() == Some(id) {
+                break answer;
+            }
+        };
         match (answer.get("return"), answer.get("error")) {
             (Some(value), _) => Ok(value.clone()),
             (None, Some(error)) => bail!("{name} failed: {}", error["desc"]),
             _ => bail!("{name}: unexpected answer {answer}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_late_answer_is_not_taken_for_the_next_one() {
+        let (stream, other) = UnixStream::pair().unwrap();
+        let reader = BufReader::new(stream.try_clone().unwrap());
+        let mut socket = JsonSocket { stream, reader, calls: 0 };
+        let given_up = socket.call("first", Value::Null, Duration::from_millis(1));
+        assert!(given_up.is_err());
+        let mut late = JsonSocket {
+            reader: BufReader::new(other.try_clone().unwrap()),
+            stream: other,
+            calls: 0,
+        };
+        late.send(&json!({"id": 1, "return": "late"})).unwrap();
+        late.send(&json!({"id": 2, "return": "mine"})).unwrap();
+        let answer = socket.call("second", Value::Null, Duration::from_secs(10)).unwrap();
+        assert_eq!(answer, "mine");
     }
 }
