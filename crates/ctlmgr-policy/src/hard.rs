@@ -7,7 +7,7 @@ use ctlmgr_model::{Bytes, Group, Knob, Snapshot, Verdict};
 
 use crate::floors::{Floor, grant};
 use crate::harden::harden;
-use crate::scene::Scene;
+use crate::scene::{Keeping, Scene};
 use crate::state::State;
 use crate::verdict::Party;
 
@@ -23,14 +23,14 @@ pub(crate) struct Wanted<'a> {
 /// What memory.min is to be.
 pub(crate) fn hard<'a>(
     scene: &Scene<'a, '_>,
-    workloads: &[(&Party<'a>, &Verdict)],
+    workloads: &[(&Keeping<'a, '_>, &Verdict)],
 ) -> Vec<Wanted<'a>> {
     let Scene { state, snapshot, account, .. } = *scene;
     let floor = |p: &Party<'_>, v: &Verdict| match p.is_untold() {
         true => v.floor.max(p.group.memory.min),
         false => v.floor,
     };
-    let floors = workloads.iter().map(|(p, v)| Floor {
+    let floors = workloads.iter().map(|(k, v)| (k.party, v)).map(|(p, v)| Floor {
         group: p.group,
         name: &p.name,
         weight: p.entitlement.weight,
@@ -56,7 +56,7 @@ pub(crate) fn hard<'a>(
         };
         Some(Wanted { group, amount: said.max(hardened), is_said, why })
     };
-    workloads.iter().filter_map(|(p, _)| wanted(p.group)).collect()
+    workloads.iter().filter_map(|(k, _)| wanted(k.party.group)).collect()
 }
 
 /// memory.min that others had set.

@@ -125,14 +125,12 @@ impl<'a> Context<'a> {
         let ladder = Ladder::climb(&scene, &verdicts, self.may_take());
         let workloads: Vec<_> = all
             .iter()
-            .map(|k| k.party)
-            .zip(verdicts.iter().copied())
-            .filter(|(p, _)| p.kind == VerdictKind::Workload)
+            .zip(verdicts)
+            .filter(|(k, _)| k.party.kind == VerdictKind::Workload)
             .collect();
         let hard = hard(&scene, &workloads);
         let units = units::kept(state, snapshot, &all);
-        let own = all.iter().zip(&verdicts).filter(|(k, _)| k.party.kind == VerdictKind::Workload);
-        let own = own.map(|(k, v)| self.kept(k, v));
+        let own = workloads.iter().map(|(k, v)| self.kept(k, v));
         let low = own.chain(units).collect::<Vec<_>>();
         let mut steps = self.knobs(&low, &ladder, &hard);
         steps.extend(age(&settings.memory, state, snapshot));
@@ -1028,6 +1026,30 @@ mod tests {
         snapshot.workloads[0].group.memory.current = M(612);
         let (plan, _) = decide(&settings, state, &snapshot);
         assert_eq!(limit(&plan, 11), Some(M(628)), "{:?}", plan.steps);
+    }
+
+    /// Background reclaim takes it back there, so a limit that stood still would only make it wait.
+    #[test]
+    fn the_limit_of_who_is_left_to_background_reclaim_follows_its_use() {
+        let settings = settings();
+        use ctlmgr_model::LruFlavour;
+        let grown = M(912);
+        let limit = |lru, total| {
+            let mut snapshot = cache_and_hog();
+            (snapshot.host.mem_total, snapshot.host.lru) = (M(total), Some(lru));
+            let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+            apply(&plan, &mut state, &mut snapshot);
+            snapshot.at = Millis(12_000);
+            let hog = &mut snapshot.workloads[1].group.memory;
+            (hog.anon, hog.current) = (grown, grown);
+            let (plan, _) = decide(&settings, state, &snapshot);
+            let hog = plan.verdicts.iter().find(|v| v.name.0 == "hog").unwrap();
+            (limit(&plan, 12), (hog.held - hog.share).0 >> 20)
+        };
+        // Above its share by so many MiB, of which a sixteenth would be 54.
+        assert_eq!(limit(LruFlavour::Mglru, 1420), (None, 34));
+        assert_eq!(limit(LruFlavour::Classic, 1420), (Some(M(928)), 34));
+        assert_eq!(limit(LruFlavour::Classic, 1350), (None, 102));
     }
 
     /// Estimates fade slowly; free memory says that nobody is short.

@@ -311,6 +311,33 @@ mod tests {
         assert_eq!(asked(0, 500), asked(0, 0), "who has its share is owed nothing");
     }
 
+    /// Where memory.low is heeded background reclaim leaves it that far below.
+    #[test]
+    fn nothing_is_owed_within_what_is_left_to_background_reclaim() {
+        let mib = Bytes::mib;
+        let asked = |lru, lacks: u64, back_per_sec: u64| {
+            let both = [("web", 11, 600), ("hog", 12, 1300)];
+            let both = both.map(|(name, id, size)| container(name, id, mib(size), Some(mib(size))));
+            let mut snapshot = host(mib(1700), both.to_vec(), Vec::new());
+            (snapshot.host.mem_free, snapshot.host.watermark) = (mib(10), mib(10));
+            snapshot.host.lru = Some(lru);
+            let (plan, state) = decide(&settings(), State::default(), &snapshot);
+            let share = plan.verdicts.iter().find(|v| v.name.0 == "web").unwrap().share;
+            let web = &mut snapshot.workloads[0].group.memory;
+            (web.anon, web.current) = (share - mib(lacks), share - mib(lacks));
+            web.swap = mib(600) - web.current;
+            web.refault_anon = back_per_sec * 256;
+            snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
+            let (plan, _) = decide(&settings(), state, &snapshot);
+            plan.steps.iter().filter_map(|s| s.action.amount_to_reclaim()).sum::<Bytes>()
+        };
+        use ctlmgr_model::LruFlavour::{Classic, Mglru};
+        let owed = |lru, lacks| asked(lru, lacks, 500) - asked(lru, lacks, 0);
+        assert_eq!((owed(Mglru, 20), owed(Mglru, 80)), (mib(20), mib(80)));
+        // A sixteenth of the share is 35 MiB.
+        assert_eq!((owed(Classic, 20), owed(Classic, 80).0 >> 20), (Bytes::ZERO, 44));
+    }
+
     /// A slice would give of those at their shares as well, of which some is unprotected there.
     #[test]
     fn where_memory_low_is_heeded_each_is_asked_itself() {
