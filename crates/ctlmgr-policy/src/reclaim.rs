@@ -15,7 +15,8 @@
 //!
 //! Without contention memory can be short all the same: a scan fills it with page cache that nobody needs, which is no
 //! demand. Where the kernel takes by itself then (*swept*, see [`crate::scene`]) the same is asked for, page cache only, from
-//! those themselves that hold more than they need and were promised, before limits are written.
+//! those themselves that hold more than they need and were promised, before limits are written. Where free memory is in
+//! pieces the kernel takes although there is more of it than headroom; then a quarter of the headroom is asked for at each look that sees it.
 //!
 //! # Properties
 //! Nothing without contention but page cache, and that only while the host is swept; never more in all than missing + a quarter of the headroom (or [`NOISE`]) + what workloads below their shares are owed and have back in a second, or than
@@ -65,7 +66,7 @@ pub(crate) fn reclaim(scene: &Scene<'_, '_>) -> Vec<Step> {
         // A limit for a moment would not tell page cache from other memory.
         false => scene.is_swept() && snapshot.host.has_reclaim,
     };
-    if !is_due || missing == Bytes::ZERO {
+    if !is_due || (missing == Bytes::ZERO && !scene.is_being_robbed()) {
         return Vec::new();
     }
     // A little more, so that not each look asks for a little. Page cache that nobody needs costs nothing; of anything else
@@ -140,9 +141,13 @@ impl Target<'_> {
                 "{free} free of {headroom} headroom while {} is asked of {}: {whom} {excess} above share{dead}",
                 account.demand, account.capacity
             ),
-            false => format!(
+            false if free < headroom => format!(
                 "{free} free of {headroom} headroom because of page cache, of which {excess} here are beyond what is \
                  needed or promised{dead}"
+            ),
+            false => format!(
+                "the kernel takes from others although {free} are free, and {excess} of page cache here are beyond what \
+                 is needed or promised{dead}"
             ),
         };
         let only_cache = !account.is_contended();
@@ -408,9 +413,10 @@ mod tests {
         assert_eq!(asked(Bytes::mib(310), Some(Percent(90))), Bytes::mib(16));
     }
 
-    /// What is seen a second after a reading.
+    /// What is seen since a reading, so many milliseconds before.
     #[derive(Clone, Copy)]
     struct Seen {
+        after_ms: u64,
         /// Pages that the kernel has taken.
         stolen: u64,
         /// How often it took protected ones of another container.
@@ -418,7 +424,7 @@ mod tests {
         read: Bytes,
     }
 
-    const SCAN: Seen = Seen { stolen: 100_000, robbed: 3, read: Bytes::mib(200) };
+    const SCAN: Seen = Seen { after_ms: 1000, stolen: 100_000, robbed: 3, read: Bytes::mib(200) };
 
     /// One with page cache that was promised and one who scans, on a machine that is full: what is decided then.
     fn scanned(seen: Seen, has_promise: bool) -> (Snapshot, ctlmgr_model::Plan) {
@@ -443,7 +449,7 @@ mod tests {
         (snapshot.host.mem_free, snapshot.host.stolen) = (mib(10), Some(7));
         snapshot.host.reclaimable_cache = mib(1770);
         let (_, state) = decide(&settings(), State::default(), &snapshot);
-        snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
+        snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + seen.after_ms);
         snapshot.host.stolen = Some(7 + seen.stolen);
         snapshot.workloads[1].group.memory.events.low += seen.robbed;
         snapshot.bystanders[0].activity.io.read = seen.read;
@@ -489,9 +495,41 @@ mod tests {
         }
     }
 
+    /// Where free memory is in pieces, or the kernel has raised its watermarks for a while, background reclaim goes on
+    /// however much is free (seen: 6.12 after an hour of containers that came and went).
+    #[test]
+    fn who_scans_gives_more_while_the_kernel_takes_on_although_enough_is_free() {
+        for (stolen, robbed, gives) in [(6000, 1, true), (100, 1, false), (6000, 0, false)] {
+            let (mut snapshot, plan, mut state) = scanned_so_far(SCAN, true);
+            let limit = limit_of_scan(&snapshot, &plan).unwrap_or_default();
+            for step in &plan.steps {
+                state.learn(step, &ctlmgr_model::Outcome::Done, snapshot.at);
+            }
+            snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
+            let scan = &mut snapshot.bystanders[0];
+            (scan.memory.high, scan.memory.current) = (ctlmgr_model::Limit::Bytes(limit), limit);
+            scan.activity.io.read = scan.activity.io.read + SCAN.read;
+            snapshot.host.mem_free = Bytes::mib(500);
+            snapshot.host.stolen = snapshot.host.stolen.map(|before| before + stolen);
+            snapshot.workloads[1].group.memory.events.low += robbed;
+            let (plan, _) = decide(&settings(), state, &snapshot);
+            assert_eq!(crate::check(&settings(), &plan, &snapshot), []);
+            let taken = plan.steps.iter().find(|s| s.rung == Rung::Reclaim);
+            let names_cause = |s: &Step| s.reason.0.contains("although 500 MiB are free");
+            assert_eq!(taken.is_some_and(names_cause), gives, "{stolen} {robbed}: {taken:?}");
+            assert_eq!(taken.is_some(), gives);
+            let to = limit_of_scan(&snapshot, &plan);
+            assert_eq!(to.is_some_and(|to| to < limit), gives, "{stolen} {robbed}: {to:?}");
+        }
+    }
+
     #[test]
     fn a_scan_is_kept_from_crowding_out_what_was_promised() {
         assert!(!scanned(Seen { stolen: 100, ..SCAN }, true).1.is_swept, "a trifle");
+        // Nobody looks while all is calm. Somebody's loss brought the look forward, half a second after it began.
+        let calm = Seen { after_ms: 60_000, stolen: 20_000, read: Bytes::mib(1500), ..SCAN };
+        assert!(scanned(calm, true).1.is_swept, "much was taken just now");
+        assert!(!scanned(Seen { stolen: 1000, ..calm }, true).1.is_swept, "a trifle");
         let nobody = scanned(Seen { robbed: 0, ..SCAN }, true);
         assert!(!nobody.1.is_swept, "nobody loses anything that is needed");
         let (snapshot, at_rest) = scanned(Seen { read: Bytes::ZERO, ..SCAN }, true);

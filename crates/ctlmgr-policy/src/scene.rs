@@ -35,6 +35,8 @@ const DIRE: f32 = 20.0;
 const REST: Millis = Millis(30_000);
 /// So many pages that the kernel takes by itself in a second are more than a trifle (4 MiB).
 const SWEPT: u64 = 1024;
+/// What it took since the last look is taken to be of so long at most: nobody looks while all is calm, and it begins within.
+const ONSET: Millis = Millis(2_000);
 /// Who holds less than this part of the machine crowds out nobody.
 pub(crate) const SMALL: u64 = 64;
 /// A workload this far below its share, in per cent of it, is missing something.
@@ -68,6 +70,9 @@ pub(crate) struct Tension {
     /// When it was last swept.
     #[serde(default)]
     pub swept_at: Option<Millis>,
+    /// When the kernel was last seen to take what somebody misses although all that is asked for is there.
+    #[serde(default)]
+    pub robbed_at: Option<Millis>,
 }
 
 impl Tension {
@@ -81,22 +86,29 @@ impl Tension {
         self.swept_at.is_some_and(|at| now.since(at) < REST)
     }
 
-    /// Whether the kernel takes from somebody by itself now although all that is asked for is there. Once somebody is kept
-    /// from filling memory it takes no more; so it is over only when nobody who is held back so reads or writes any more.
-    fn is_being_swept(&self, account: &CapacityAccount, now: Now<'_>) -> bool {
+    /// Whether the kernel takes from somebody by itself now although all that is asked for is there. How much is free just
+    /// then says nothing: background reclaim takes more than is missing, and for pages in a row as well.
+    fn is_being_robbed(&self, account: &CapacityAccount, now: Now<'_>) -> bool {
         let host = &now.snapshot.host;
         let since = self.stolen.zip(host.stolen);
-        let rate = since.map_or(0, |((at, was), is)| per_sec(was, is, now.snapshot.at.since(at)));
-        let goes_on = self.is_swept(now.snapshot.at) && now.is_filling && is_short(account, host);
-        // How much is free just then says nothing: background reclaim takes more than is missing.
-        let begins = rate >= SWEPT && now.is_robbed;
-        !account.is_contended() && (begins || goes_on)
+        let passed = |at| now.snapshot.at.since(at).min(ONSET);
+        let rate = since.map_or(0, |((at, was), is)| per_sec(was, is, passed(at)));
+        !account.is_contended() && rate >= SWEPT && now.is_robbed
+    }
+
+    /// Whether it goes on being swept. Once somebody is kept from filling memory the kernel takes no more; so it is over only
+    /// when nobody who is held back so reads or writes any more.
+    fn is_still_swept(&self, account: &CapacityAccount, now: Now<'_>) -> bool {
+        let is_short = is_short(account, &now.snapshot.host);
+        let goes_on = self.is_swept(now.snapshot.at) && now.is_filling && is_short;
+        !account.is_contended() && goes_on
     }
 
     /// With one more look at the host.
     pub(crate) fn next(self, account: &CapacityAccount, now: Now<'_>) -> Tension {
         let snapshot = now.snapshot;
-        let is_swept = self.is_being_swept(account, now);
+        let is_robbed = self.is_being_robbed(account, now);
+        let is_swept = is_robbed || self.is_still_swept(account, now);
         let (at, host) = (snapshot.at, &snapshot.host);
         let since = |before: Option<Millis>, is_so: bool| is_so.then(|| before.unwrap_or(at));
         let used_up_since =
@@ -112,6 +124,7 @@ impl Tension {
             contended_at: if account.is_contended() { Some(at) } else { self.contended_at },
             stolen: host.stolen.map(|pages| (at, pages)),
             swept_at: if is_swept { Some(at) } else { self.swept_at },
+            robbed_at: if is_robbed { Some(at) } else { self.robbed_at },
         }
     }
 }
@@ -247,6 +260,11 @@ impl<'a, 's> Scene<'a, 's> {
     /// Whether it is swept, or was of late.
     pub(crate) fn is_swept(&self) -> bool {
         !self.account.is_contended() && self.state.tension.is_swept(self.snapshot.at)
+    }
+
+    /// Whether the kernel takes what somebody misses at this look, however much is free.
+    pub(crate) fn is_being_robbed(&self) -> bool {
+        self.state.tension.robbed_at == Some(self.snapshot.at)
     }
 
     /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have, and more to come.

@@ -182,8 +182,8 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
     };
     let free = (host.mem_free - host.watermark).max(unasked);
     let entitled = keeping.share.max(keeping.party.entitlement.promise.unwrap_or_default());
-    let is_over =
-        is_over(scene, keeping) || (crowds && scene.is_scarce() && !stands_still(scene, group));
+    let is_taken_for = crowds && (scene.is_scarce() || scene.is_being_robbed());
+    let is_over = is_over(scene, keeping) || (is_taken_for && !stands_still(scene, group));
     let room = if is_over { STEP } else { Bytes(free.0 / 2).max(STEP) };
     let fresh = (group.memory.current + room).max(entitled);
     let is_fit = |high: &Bytes| {
