@@ -496,7 +496,7 @@ mod tests {
     }
 
     /// Where free memory is in pieces, or the kernel has raised its watermarks for a while, background reclaim goes on
-    /// however much is free (seen: 6.12 after an hour of containers that came and went).
+    /// however much is free (seen: 6.12 after some containers had come and gone).
     #[test]
     fn who_scans_gives_more_while_the_kernel_takes_on_although_enough_is_free() {
         for (stolen, robbed, gives) in [(6000, 1, true), (100, 1, false), (6000, 0, false)] {
