@@ -469,6 +469,22 @@ mod tests {
         })
     }
 
+    /// A second later: what was decided is done, and the scan has read on and filled all that its limit leaves it.
+    fn reads_on(
+        snapshot: &mut Snapshot,
+        plan: &ctlmgr_model::Plan,
+        state: &mut State,
+        limit: Bytes,
+    ) {
+        for step in &plan.steps {
+            state.learn(step, &ctlmgr_model::Outcome::Done, snapshot.at);
+        }
+        snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
+        let scan = &mut snapshot.bystanders[0];
+        (scan.memory.high, scan.memory.current) = (ctlmgr_model::Limit::Bytes(limit), limit);
+        scan.activity.io.read = scan.activity.io.read + SCAN.read;
+    }
+
     /// Background reclaim takes more than was missing, of others too: a limit that followed would be their loss for good.
     #[test]
     fn the_limit_of_a_scan_goes_down_with_what_is_taken_and_not_up_while_it_reads_on() {
@@ -477,14 +493,7 @@ mod tests {
         assert!(limit > snapshot.bystanders[0].memory.current, "the first one has to hold");
         // Some 70 MiB are to be free.
         for (free, may_fall) in [(10, true), (100, false), (10, true), (100, false)] {
-            for step in &plan.steps {
-                state.learn(step, &ctlmgr_model::Outcome::Done, snapshot.at);
-            }
-            snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
-            let scan = &mut snapshot.bystanders[0];
-            // What was taken is full again.
-            (scan.memory.high, scan.memory.current) = (ctlmgr_model::Limit::Bytes(limit), limit);
-            scan.activity.io.read = scan.activity.io.read + SCAN.read;
+            reads_on(&mut snapshot, &plan, &mut state, limit);
             snapshot.host.mem_free = Bytes::mib(free);
             (plan, state) = decide(&settings(), state, &snapshot);
             assert_eq!(crate::check(&settings(), &plan, &snapshot), []);
@@ -502,13 +511,7 @@ mod tests {
         for (stolen, robbed, gives) in [(6000, 1, true), (100, 1, false), (6000, 0, false)] {
             let (mut snapshot, plan, mut state) = scanned_so_far(SCAN, true);
             let limit = limit_of_scan(&snapshot, &plan).unwrap_or_default();
-            for step in &plan.steps {
-                state.learn(step, &ctlmgr_model::Outcome::Done, snapshot.at);
-            }
-            snapshot.at = ctlmgr_model::Millis(snapshot.at.0 + 1000);
-            let scan = &mut snapshot.bystanders[0];
-            (scan.memory.high, scan.memory.current) = (ctlmgr_model::Limit::Bytes(limit), limit);
-            scan.activity.io.read = scan.activity.io.read + SCAN.read;
+            reads_on(&mut snapshot, &plan, &mut state, limit);
             snapshot.host.mem_free = Bytes::mib(500);
             snapshot.host.stolen = snapshot.host.stolen.map(|before| before + stolen);
             snapshot.workloads[1].group.memory.events.low += robbed;

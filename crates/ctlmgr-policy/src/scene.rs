@@ -7,7 +7,7 @@
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
 //! memory is left, until as much is as should be free (headroom). *Swept*: not contended, and yet the kernel takes memory by
 //! itself: somebody fills it with page cache that nobody asked for, and global reclaim under MGLRU takes that of others, too,
-//! protected or not, and somebody misses it. *Crowd*: page cache that one holds beyond what it needs and was promised. *Suffering*: managed, below its share, and
+//! protected or not, and somebody misses it; *being robbed* at a look that sees it happen. *Crowd*: page cache that one holds beyond what it needs and was promised. *Suffering*: managed, below its share, and
 //! refaulting or stalling noticeably.
 //!
 //! # Properties
@@ -99,9 +99,8 @@ impl Tension {
     /// Whether it goes on being swept. Once somebody is kept from filling memory the kernel takes no more; so it is over only
     /// when nobody who is held back so reads or writes any more.
     fn is_still_swept(&self, account: &CapacityAccount, now: Now<'_>) -> bool {
-        let is_short = is_short(account, &now.snapshot.host);
-        let goes_on = self.is_swept(now.snapshot.at) && now.is_filling && is_short;
-        !account.is_contended() && goes_on
+        let is_short = !account.is_contended() && is_short(account, &now.snapshot.host);
+        is_short && now.is_filling && self.is_swept(now.snapshot.at)
     }
 
     /// With one more look at the host.
