@@ -13,6 +13,9 @@ use serde_json::Value;
 /// A condition must hold within this time; the guest is 10 to 30 times slower than hardware.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// Runs a shell command and returns its standard output.
 ///
 /// # Errors
@@ -44,13 +47,15 @@ pub fn json(script: &str) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("`{script}` printed no JSON: {text}"))
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition holds. It looks no more than half of the time: many a look is a program that the emulated
+/// processors spend a second on, and what is waited for needs them too.
 ///
 /// # Errors
 /// It did not within a generous time; the last error is the cause.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
+        let began = Instant::now();
         let result = holds();
         if matches!(result, Ok(true)) {
             return Ok(());
@@ -59,7 +64,7 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result
             result.with_context(|| format!("never came true: {what}"))?;
             bail!("never came true: {what}");
         }
-        std::thread::park_timeout(Duration::from_millis(200));
+        std::thread::park_timeout(began.elapsed().clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
 }
 

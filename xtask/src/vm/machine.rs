@@ -17,7 +17,13 @@ use super::shape::Shape;
 /// Size of the disk that carries files in, as a tar archive; fixed, because saved states know it.
 pub const INPUT_MIB: u64 = 256;
 /// What the kernel is told. PSI is off on some kernels unless asked for.
-const KERNEL: &str = "root=/dev/vda rw console=ttyS0 psi=1 mitigations=off panic=-1 audit=0 quiet";
+pub const KERNEL: &str =
+    "root=/dev/vda rw console=ttyS0 psi=1 mitigations=off panic=-1 audit=0 quiet";
+
+/// Pauses between looks at a command. A look costs the guest 20 ms of a processor, and nobody has to be quick about
+/// what is only shown.
+const OFTEN: Duration = Duration::from_millis(300);
+const SELDOM: Duration = Duration::from_millis(1500);
 
 /// Disks of a machine.
 #[derive(Debug, Clone)]
@@ -182,10 +188,11 @@ impl Machine {
 
     /// Runs a command and copies what it prints to `out` as it comes.
     pub fn run_into(&mut self, script: &str, within: Duration, out: &mut dyn Write) -> Result<i64> {
-        self.run_with(script, within, &mut |_, bytes| {
+        let mut take = |_: &mut Machine, bytes: &[u8]| {
             out.write_all(bytes)?;
             Ok(out.flush()?)
-        })
+        };
+        self.run_looking(script, within, SELDOM, &mut take)
     }
 
     /// Runs a command; `take` gets what it prints as it comes, and may turn to the machine.
@@ -195,13 +202,24 @@ impl Machine {
         within: Duration,
         take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
     ) -> Result<i64> {
-        self.try_run(script, within, take).map_err(|error| error.context(self.last_words()))
+        self.run_looking(script, within, OFTEN, take)
+    }
+
+    fn run_looking(
+        &mut self,
+        script: &str,
+        within: Duration,
+        pause: Duration,
+        take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
+    ) -> Result<i64> {
+        self.try_run(script, within, pause, take).map_err(|error| error.context(self.last_words()))
     }
 
     fn try_run(
         &mut self,
         script: &str,
         within: Duration,
+        longest: Duration,
         take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
     ) -> Result<i64> {
         self.commands += 1;
@@ -211,7 +229,7 @@ impl Machine {
             "exec systemd-run --scope --quiet --slice=xtask.slice sh -c '{quoted}' >{file} 2>&1 </dev/null"
         ))?;
         let deadline = Instant::now() + within;
-        let mut seen = 0;
+        let (mut seen, mut pause) = (0, OFTEN.min(longest));
         loop {
             let status = self.agent()?.status(pid)?;
             let bytes = self.agent()?.read_from(&file, seen)?;
@@ -223,7 +241,8 @@ impl Machine {
             if Instant::now() > deadline {
                 bail!("the command did not end within {} s: {script}", within.as_secs());
             }
-            std::thread::park_timeout(Duration::from_millis(300));
+            std::thread::park_timeout(pause);
+            pause = (pause + pause / 2).min(longest);
         }
     }
 

@@ -132,14 +132,16 @@ const COMPOSE: &str = "name: shop
 services:
   web:
     image: mall/web:1
+    stop_grace_period: 1s
     deploy: {resources: {limits: {memory: 48m}}}
     healthcheck:
       test: [CMD, sh, -c, 'wget -q -O /dev/null http://127.0.0.1:8080/']
-      interval: 1s
+      interval: 3s
       timeout: 30s
-      retries: 60
+      retries: 20
   cart:
     image: mall/cart:1
+    stop_grace_period: 1s
     mem_limit: 32m
     tmpfs: [/scratch]
     extra_hosts: ['elsewhere:10.9.8.7']

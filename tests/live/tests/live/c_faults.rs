@@ -99,7 +99,8 @@ fn dockerd_and_dbus_restarts_and_daemon_reload_change_nothing() -> Result<()> {
         sh("systemctl daemon-reload")?;
     }
     ctlmgr.wait_protected(&web)?;
-    sh("systemctl restart dbus.service")?;
+    // logind does not come back to a new bus by itself: who asked for it later would wait 25 s each time.
+    sh("systemctl restart dbus.service systemd-logind.service")?;
     let other = Container::start("other", 64, "")?;
     ctlmgr.wait_protected(&other)?;
     sh("systemctl restart docker.service")?;
@@ -287,13 +288,13 @@ fn on_a_full_disk(web: &Container) -> Result<()> {
 }
 
 #[test]
-fn forty_starts_and_stops_leave_nothing() -> Result<()> {
+fn many_starts_and_stops_leave_nothing() -> Result<()> {
     let stays = Container::start("stays", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&stays)?;
     sh(
         "for i in $(seq 8); do docker create --name churn$i --network none busybox true >/dev/null; done; \
-        for round in $(seq 5); do \
+        for round in $(seq 3); do \
           for i in $(seq 8); do docker start churn$i >/dev/null & done; wait; \
         done; \
         docker rm -f $(docker ps -aq --filter name=churn) >/dev/null",

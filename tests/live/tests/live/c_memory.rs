@@ -213,7 +213,7 @@ fn a_slice_with_a_limit_of_its_own_is_shared_out_by_weight() -> Result<()> {
     let start = |name: &str, weight: u32| {
         let arguments = format!(
             "--cgroup-parent ctlmgr-shop.slice --memory-reservation 280m --label ctlmgr.weight={weight} \
-             lab-hog /hog --size 280 --rate 10 --threads 4"
+             lab-hog /hog --size 280 --rate 40 --threads 4"
         );
         Container::run(name, &arguments)
     };

@@ -129,10 +129,10 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
     let batch = Container::run(
         "batch",
         &format!(
-            "--label ctlmgr.class=idle lab-hog /hog --first {} --size {} --steps 100 --step-secs 1 \
+            "--label ctlmgr.class=idle lab-hog /hog --first {} --size {} --steps 80 --step-secs 1 \
              --rate 1 --threads 4",
-            available - 120,
-            available + 20
+            available - 90,
+            available + 10
         ),
     )?;
     let journal = || {
