@@ -44,9 +44,13 @@ pub(crate) fn room(host: &HostSample, to_leave: Bytes) -> Bytes {
 /// For people: zram that is worth nothing.
 pub fn warning(host: &HostSample) -> Option<String> {
     let zram = vain_zram(host)?;
+    let rest = match room(host, Bytes::ZERO) {
+        Bytes::ZERO => "page cache only, as without swap".to_owned(),
+        behind => format!("page cache and the {behind} of swap behind it only"),
+    };
     Some(format!(
-        "swap is zram, and {} of pages there take {} of memory: to swap out frees next to nothing, so ctlmgr counts on \
-         page cache only, as without swap",
+        "swap is zram, and {} of pages there take {} of memory: to swap out there frees next to nothing, so ctlmgr \
+         counts on {rest}",
         zram.stored, zram.used
     ))
 }
@@ -85,10 +89,14 @@ mod tests {
         assert_eq!(room(&on_zram(100, 40, 500)), 400, "a disk behind it");
         let vain = on_zram(100, 98, 600);
         assert_eq!((room(&vain), has_swap(&vain)), (0, false));
-        assert!(warning(&vain).is_some_and(|w| w.contains("100 MiB of pages there take 98 MiB")));
+        let told = |host: &HostSample, what: &str| warning(host).is_some_and(|w| w.contains(what));
+        assert!(
+            told(&vain, "100 MiB of pages there take 98 MiB") && told(&vain, "as without swap")
+        );
         // A disk behind it has room.
         let behind = on_zram(100, 98, 200);
         assert_eq!((room(&behind), has_swap(&behind)), (400, true));
+        assert!(told(&behind, "page cache and the 400 MiB of swap behind it only"));
         let little = on_zram(8, 8, 600);
         assert_eq!((room(&little), has_swap(&little), warning(&little)), (600, true, None));
     }
