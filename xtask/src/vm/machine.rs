@@ -20,7 +20,7 @@ pub const INPUT_MIB: u64 = 256;
 pub const KERNEL: &str =
     "root=/dev/vda rw console=ttyS0 psi=1 mitigations=off panic=-1 audit=0 quiet";
 
-/// Pauses between looks at a command. A look costs the guest 20 ms of a processor, and nobody has to be quick about
+/// Longest pauses between looks at a command; they begin short. A look costs the guest 20 ms of a processor, and nobody has to be quick about
 /// what is only shown.
 const OFTEN: Duration = Duration::from_millis(300);
 const SELDOM: Duration = Duration::from_millis(1500);
@@ -192,7 +192,8 @@ impl Machine {
             out.write_all(bytes)?;
             Ok(out.flush()?)
         };
-        self.run_looking(script, within, SELDOM, &mut take)
+        let done = self.try_run(script, within, SELDOM, &mut take);
+        done.map_err(|error| error.context(self.last_words()))
     }
 
     /// Runs a command; `take` gets what it prints as it comes, and may turn to the machine.
@@ -202,24 +203,15 @@ impl Machine {
         within: Duration,
         take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
     ) -> Result<i64> {
-        self.run_looking(script, within, OFTEN, take)
-    }
-
-    fn run_looking(
-        &mut self,
-        script: &str,
-        within: Duration,
-        pause: Duration,
-        take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
-    ) -> Result<i64> {
-        self.try_run(script, within, pause, take).map_err(|error| error.context(self.last_words()))
+        let done = self.try_run(script, within, OFTEN, take);
+        done.map_err(|error| error.context(self.last_words()))
     }
 
     fn try_run(
         &mut self,
         script: &str,
         within: Duration,
-        longest: Duration,
+        longest_pause: Duration,
         take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
     ) -> Result<i64> {
         self.commands += 1;
@@ -229,7 +221,7 @@ impl Machine {
             "exec systemd-run --scope --quiet --slice=xtask.slice sh -c '{quoted}' >{file} 2>&1 </dev/null"
         ))?;
         let deadline = Instant::now() + within;
-        let (mut seen, mut pause) = (0, OFTEN.min(longest));
+        let (mut seen, mut pause) = (0, OFTEN);
         loop {
             let status = self.agent()?.status(pid)?;
             let bytes = self.agent()?.read_from(&file, seen)?;
@@ -242,7 +234,7 @@ impl Machine {
                 bail!("the command did not end within {} s: {script}", within.as_secs());
             }
             std::thread::park_timeout(pause);
-            pause = (pause + pause / 2).min(longest);
+            pause = (pause + pause / 2).min(longest_pause);
         }
     }
 

@@ -63,6 +63,7 @@ pub fn prepare(shape: &Shape) -> Result<()> {
 fn ensure(shape: &Shape) -> Result<Saved> {
     let image = image::ensure(&shape.kernel)?;
     let accelerator = accelerator(&image)?;
+    // Named by what it was booted with, too: a state of another processor does not come up.
     let mut hasher = DefaultHasher::new();
     (KERNEL, shape.words(&accelerator)).hash(&mut hasher);
     let name = format!("{accelerator}-{}-{:016x}", shape.name(), hasher.finish());
