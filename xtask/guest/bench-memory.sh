@@ -228,6 +228,11 @@ for size in $(echo "$steps" | tr , ' '); do
 		awk '{ n += $1 } END { print int(n / 1048576) }')
 	echo "$names: $policy weight=$weight $lru step $step: $(free_mib) MiB free, $engine MiB in dockerd and containerd, $(tail -n 1 /proc/pressure/memory | cut -d' ' -f1,2)"
 done
+# How soon dockerd and containerd answer on such a host, once the client itself is in memory.
+docker context ls >/dev/null
+asked=$(date +%s%3N)
+docker ps >/dev/null
+echo "@{\"counter\":\"docker_ps_msec\",\"value\":$(($(date +%s%3N) - asked))}"
 grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpin|pswpout) ' /proc/vmstat | while read -r key value; do
 	echo "@{\"counter\":\"$key\",\"value\":$value}"
 done

@@ -22,7 +22,7 @@ use clap::builder::PossibleValuesParser;
 use self::report::{Results, Run};
 use self::scene::{Member, POLICIES, Policy, Pressure, SCENES, STEPS, Scene};
 use crate::lab::{self, Kit, Record};
-use crate::{fresh, sh};
+use crate::{fresh, sh, vm};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -78,6 +78,9 @@ struct Memory {
     /// Where pages go.
     #[arg(long, default_value = "disk", value_parser = ["disk", "zram", "zswap", "none"])]
     swap: String,
+    /// Debian release whose kernel boots, such as trixie-backports.
+    #[arg(long, default_value = vm::RELEASE)]
+    kernel: String,
     /// Only policies whose name contains this, or one of these with | between them.
     #[arg(long, default_value = "")]
     only: String,
@@ -122,8 +125,8 @@ fn is_named(policy: &str, only: &str) -> bool {
 
 fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     let scene = SCENES.iter().find(|s| s.name == memory.scene).context("no such scene")?;
-    let mut results =
-        Results { scene, step_secs: memory.step_secs, swap: &memory.swap, runs: Vec::new() };
+    let Memory { step_secs, swap, kernel, .. } = memory;
+    let mut results = Results { scene, step_secs: *step_secs, swap, kernel, runs: Vec::new() };
     let is_possible = |p: &Policy| p.script != "parts" || memory.parts.is_some();
     let is_wanted = |p: &Policy| {
         is_named(p.name, &memory.only) && (memory.peers || !p.is_peer) && is_possible(p)
@@ -171,7 +174,8 @@ fn measure(kit: &Kit, memory: &Memory, scene: &Scene, policy: &Policy) -> Result
         format!("cpu_first={}", memory.cpu_first),
     ];
     let limit = Duration::from_secs(300 + u64::from(memory.step_secs) * STEPS as u64 * 3);
-    let record = lab::run(kit, &script.join(" "), limit)?;
+    let shape = vm::Shape { kernel: memory.kernel.clone(), ..vm::Shape::default() };
+    let record = lab::run_in_shape(kit, &script.join(" "), limit, &shape)?;
     record.expect_undone()?;
     Ok(record)
 }

@@ -11,6 +11,7 @@ use super::settling::{self, Settling};
 use crate::dist;
 use crate::lab::{Record, mean};
 use crate::picture::{Line, Panel, draw};
+use crate::vm;
 
 /// One run of one policy.
 pub struct Run {
@@ -23,6 +24,7 @@ pub struct Results<'a> {
     pub scene: &'a Scene,
     pub step_secs: u32,
     pub swap: &'a str,
+    pub kernel: &'a str,
     pub runs: Vec<Run>,
 }
 
@@ -111,8 +113,10 @@ impl Results<'_> {
     pub fn write(&self) -> Result<()> {
         let directory = dist::target().join("bench");
         std::fs::create_dir_all(&directory)?;
-        let swap = if self.swap == "disk" { String::new() } else { format!("-{}", self.swap) };
-        let name = format!("memory-{}{swap}", self.scene.name);
+        let unusual = [(self.swap, "disk"), (self.kernel, vm::RELEASE)];
+        let unusual = unusual.iter().filter(|(is, usual)| is != usual).map(|(is, _)| *is);
+        let parts: Vec<&str> = ["memory", self.scene.name].into_iter().chain(unusual).collect();
+        let name = parts.join("-");
         std::fs::write(directory.join(format!("{name}.md")), self.report()?)?;
         self.picture(&directory.join(format!("{name}.svg")))
     }
@@ -144,8 +148,8 @@ impl Results<'_> {
         let mut out = String::new();
         writeln!(
             out,
-            "{}. Swap: {}. Steps of {} s; means over the second half of each; every run is shown.\n",
-            self.scene.about, self.swap, self.step_secs
+            "{}. Kernel of {}, swap: {}. Steps of {} s; means over the second half of each; every run is shown.\n",
+            self.scene.about, self.kernel, self.swap, self.step_secs
         )?;
         let step = self.scene.pressure.label();
         writeln!(
@@ -260,16 +264,17 @@ impl Results<'_> {
     fn counters(&self, out: &mut String) -> Result<()> {
         writeln!(
             out,
-            "\n| policy | run | pages by kswapd | by direct reclaim | swapped in | swapped out | ctlmgrd CPU s |"
+            "\n| policy | run | pages by kswapd | by direct reclaim | swapped in | swapped out | ctlmgrd CPU s | docker ps after the last step, ms |"
         )?;
-        writeln!(out, "|---|---|---|---|---|---|---|")?;
+        writeln!(out, "|---|---|---|---|---|---|---|---|")?;
         for (name, runs) in self.measured() {
             for (n, run) in runs.into_iter().enumerate() {
                 let count = |counter| run.record.counter(counter).unwrap_or(0);
                 let vm = ["pgsteal_kswapd", "pgsteal_direct", "pswpin", "pswpout"];
                 let vm: Vec<String> = vm.iter().map(|c| count(c).to_string()).collect();
                 let cpu = count("ctlmgr_cpu_nsec") / 1_000_000_000;
-                writeln!(out, "| {name} | {} | {} | {cpu} |", n + 1, vm.join(" | "))?;
+                let docker_ps = count("docker_ps_msec");
+                writeln!(out, "| {name} | {} | {} | {cpu} | {docker_ps} |", n + 1, vm.join(" | "))?;
             }
         }
         Ok(())

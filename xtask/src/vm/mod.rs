@@ -21,7 +21,7 @@ use clap::Subcommand;
 pub use disk_model::Costs;
 pub use machine::Machine;
 pub use saved::{restore, restore_with_disk};
-pub use shape::Shape;
+pub use shape::{RELEASE, Shape};
 
 use crate::{fresh, sh};
 

@@ -21,7 +21,7 @@ pub struct Shape {
     /// Add a 1 GiB data disk limited to this many operations per second.
     #[arg(long)]
     pub throttled_iops: Option<u32>,
-    /// Debian release whose kernel boots: trixie (6.12), bookworm (6.1) or bullseye (5.10).
+    /// Debian release whose kernel boots: trixie-backports (7.x), trixie (6.12), bookworm (6.1) or bullseye (5.10).
     #[arg(long, default_value = RELEASE)]
     pub kernel: String,
 }
