@@ -167,7 +167,7 @@ pub const KEYS: &[Key] = &[
         "floor",
         "size",
         "\"16M\"",
-        "What each unit that ctlmgr does not manage keeps in any case.",
+        "What each unit that ctlmgr does not manage keeps, as far as it makes use of it.",
     ),
     key(
         "memory.bystanders",

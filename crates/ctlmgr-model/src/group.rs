@@ -228,9 +228,13 @@ pub struct Activity {
     /// The same in which all tasks that were not idle waited (`full`).
     #[serde(default)]
     pub disk_wait_full_usec: Option<u64>,
-    /// Time that its own code had on processors, in microseconds (`user_usec` of `cpu.stat`).
+    /// Time in which a task that could run waited for a processor, in microseconds (`cpu.pressure`, `some`); absent where
+    /// PSI is off, and before Linux 5.13.
     #[serde(default)]
-    pub user_usec: Option<u64>,
+    pub cpu_wait_usec: Option<u64>,
+    /// The same in which all tasks that were not idle waited (`full`).
+    #[serde(default)]
+    pub cpu_wait_full_usec: Option<u64>,
     /// Whether a process lives here or below (`populated` of `cgroup.events`).
     pub is_populated: bool,
     /// Whether its processes are stopped by the freezer, as `docker pause` does (`frozen`).

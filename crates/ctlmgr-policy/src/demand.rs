@@ -50,9 +50,10 @@ use serde::{Deserialize, Serialize};
 use crate::cache;
 use crate::entitlement::entitlement;
 use crate::heat::Heat;
+use crate::lent::Lent;
 use crate::price::Prices;
 use crate::probe::Probe;
-use crate::progress::{CpuTime, Progress, Says};
+use crate::progress::{Progress, Running, Says};
 use crate::stall::{Stall, part_of_time};
 use crate::state::State;
 use crate::toll::Toll;
@@ -113,6 +114,9 @@ pub(crate) struct Estimate {
     /// Whether the kernel has taken protected memory from it since, or it misses some.
     #[serde(default)]
     pub is_robbed: bool,
+    /// Whether it makes use of a floor ([`crate::lent`]).
+    #[serde(default)]
+    pub lent: Lent,
 }
 
 /// `now − before` per second.
@@ -144,6 +148,8 @@ pub(crate) struct Look<'a> {
     pub promise: Option<Bytes>,
     /// Whether ctlmgr keeps for it what it needs.
     pub is_kept: bool,
+    /// Whether memory was contended at the last look.
+    pub is_contended: bool,
     /// Whether the kernel says what of the page cache that comes back was of the working set.
     pub says_cache: bool,
 }
@@ -180,9 +186,9 @@ pub(crate) fn estimate(
     let earned = demand.max(all);
     let earned_in = if earned > last.basis { passed } else { awake };
     let missing = missing(memory, last.demand, cache);
-    let cpu = CpuTime::between(&last.seen, &seen, passed);
     let says = Says::of(missing, (last.demand, demand));
-    let progress = last.progress.next(passed, cpu, waited, says);
+    let running = Running::between(&last.seen, &seen, passed);
+    let progress = last.progress.next(passed, running, waited, says);
     let burden = prices.burden(progress, rate);
     let lost = waited.map(|waited| progress.lost(waited, prices.unseen));
     Estimate {
@@ -204,6 +210,7 @@ pub(crate) fn estimate(
         low_events: Some(memory.events.low),
         is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
             || rate >= MISSED,
+        lent: last.lent.next(passed, rate >= MISSED, look.is_contended),
     }
 }
 
@@ -241,6 +248,7 @@ fn first(look: &Look<'_>) -> Estimate {
         returning: Bytes::ZERO,
         low_events: Some(memory.events.low),
         is_robbed: false,
+        lent: Lent::default(),
     }
 }
 
@@ -287,9 +295,11 @@ pub(crate) fn estimate_all<'a>(
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
     let says_cache = cache::is_said(snapshot);
+    let is_contended = state.looked_at.is_some() && state.tension.contended_at == state.looked_at;
     let look = |(g, promise, is_kept): (&'a Group, Option<Bytes>, bool)| {
         let (memory, seen) = (&g.memory, g.activity);
-        let look = Look { at, memory, seen, prices, is_new, promise, is_kept, says_cache };
+        let look =
+            Look { at, memory, seen, prices, is_new, promise, is_kept, is_contended, says_cache };
         (g.id, estimate(&settings.memory, last.get(&g.id).copied(), &look))
     };
     let total = snapshot.host.mem_total;
@@ -330,9 +340,7 @@ fn time_waited(
         return None;
     }
     let own = last.stall.waited(memory.pressure, passed)?;
-    let since = |of: fn(&Activity) -> Option<u64>| {
-        of(&last.seen).zip(of(seen)).map(|(before, now)| part_of_time(before, now, passed))
-    };
+    let since = |of| since(&last.seen, seen, passed, of);
     let disk = since(|a| a.disk_wait_usec).map_or(Waiting::default(), |some| {
         let refaults = memory.refault_anon + memory.refault_file;
         let came_back = refaults.saturating_sub(last.refaults).saturating_mul(Bytes::PAGE.0);
@@ -341,6 +349,16 @@ fn time_waited(
         Waiting::new(some, full).scaled(part_of(came_back, read.0))
     });
     Some(if disk.each > own.each { disk } else { own })
+}
+
+/// The part of the time, 0–1, by which a counter of microseconds rose.
+pub(crate) fn since(
+    before: &Activity,
+    now: &Activity,
+    passed: Millis,
+    of: fn(&Activity) -> Option<u64>,
+) -> Option<f64> {
+    of(before).zip(of(now)).map(|(before, now)| part_of_time(before, now, passed))
 }
 
 /// `amount / of`, at most 1; 0 of nothing.
@@ -384,8 +402,9 @@ mod tests {
     /// At one that was not promised anything, with idle processors.
     fn plain(at: Millis, memory: &MemorySample, seen: Activity) -> Look<'_> {
         let prices = Prices::default();
-        let (is_new, promise, is_kept) = (false, None, true);
-        Look { at, memory, seen, prices, is_new, promise, is_kept, says_cache: true }
+        let (is_new, is_contended, promise, is_kept) = (false, false, None, true);
+        let says_cache = true;
+        Look { at, memory, seen, prices, is_new, promise, is_kept, is_contended, says_cache }
     }
 
     fn estimate(
@@ -710,8 +729,9 @@ mod tests {
                 };
                 let cpu_usec = second * 200_000 + squeezed * 400_000;
                 let io = ctlmgr_model::Io { cpu_usec, ..Default::default() };
-                let user_usec = Some(second * 100_000);
-                let seen = Activity { io, user_usec, ..Activity::default() };
+                let (cpu_wait_usec, cpu_wait_full_usec) = (Some(0), Some(0));
+                let rest = Activity::default();
+                let seen = Activity { io, cpu_wait_usec, cpu_wait_full_usec, ..rest };
                 let prices = Prices { cpu: price_of_cpu(&host), ..Prices::default() };
                 let at = Millis(second * 1000);
                 let look = Look { prices, ..plain(at, &memory, seen) };

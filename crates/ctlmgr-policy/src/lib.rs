@@ -24,6 +24,7 @@ mod heat;
 mod heed;
 mod kill;
 mod ladder;
+mod lent;
 mod linear;
 mod memory;
 pub mod nested;

@@ -187,7 +187,7 @@ impl<'a> Context<'a> {
         // Who crowds out others is pushed back little by little.
         let band = match throttled.is_crowding && throttled.high < observed {
             true => self.settings.memory.hysteresis_bytes.min(NOISE),
-            false => self.dead_band(throttled.high),
+            false => self.dead_band(throttled.high, throttled.high),
         };
         let is_small = difference < band && !is_raise;
         (!is_small)
@@ -309,7 +309,7 @@ impl<'a> Context<'a> {
             true => observed.scaled(self.settings.memory.hysteresis),
             false => {
                 let turns = self.state.turns(wanted.group, knob);
-                turns.widened(self.dead_band(observed), observed, to, self.snapshot.at)
+                turns.widened(self.dead_band(observed, to), observed, to, self.snapshot.at)
             }
         };
         if observed.abs_diff(to) < band && !self.state.is_pending(wanted.group, knob) {
@@ -333,9 +333,11 @@ impl<'a> Context<'a> {
     }
 
     /// A change smaller than this is not worth a write.
-    fn dead_band(&self, value: Bytes) -> Bytes {
+    fn dead_band(&self, from: Bytes, to: Bytes) -> Bytes {
         let memory = &self.settings.memory;
-        value.scaled(memory.hysteresis).max(memory.hysteresis_bytes)
+        // To who is small half is much, but to nobody a mebibyte.
+        let half = Bytes(from.max(to).0 / 2).max(Bytes::mib(1));
+        from.scaled(memory.hysteresis).max(memory.hysteresis_bytes).min(half)
     }
 
     fn step(&self, knob: Knob, group: &Group, to: Bytes, why: &str) -> Option<Step> {
@@ -749,11 +751,21 @@ mod tests {
         assert_eq!(plan.steps, [], "given back once");
     }
 
+    #[test]
+    fn who_is_small_is_protected_too() {
+        for (held, low) in [(M(2), M(2)), (M(6), M(6)), (Bytes(600 << 10), Bytes::ZERO)] {
+            let mut snapshot = pair(held, M(600));
+            let (plan, mut state) = decide(&settings(), State::default(), &snapshot);
+            apply(&plan, &mut state, &mut snapshot);
+            assert_eq!(snapshot.workloads[0].group.memory.low, low, "{held}");
+        }
+    }
+
     /// One too small for a memory.low of its own must not keep the cover of those that left.
     #[test]
     fn a_slice_whose_protected_ones_left_is_given_back() {
         let settings = settings();
-        let mut snapshot = pair(M(2), M(600));
+        let mut snapshot = pair(Bytes(600 << 10), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
         assert!(snapshot.ancestors[0].memory.low > M(500));

@@ -76,29 +76,29 @@ fn amount(per_sec: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::{CpuTime, Says};
+    use crate::progress::{Running, Says};
     use crate::testing::{container, party};
     use ctlmgr_model::{Bytes, Millis};
     use proptest::prelude::*;
 
     /// One that works for a minute with all of its set, if what is usual for it is known, and then lacks a part of it.
-    fn lacking(system_ppm: u32, is_known: bool) -> Progress {
-        let minute = |from: Progress, system_ppm, says| {
-            let cpu = Some(CpuTime { user_ppm: 100_000, system_ppm });
-            (0..60).fold(from, |p: Progress, _| p.next(Millis(1000), cpu, Some(0.1), says))
+    fn lacking(cpus: f64, is_known: bool) -> Progress {
+        let minute = |from: Progress, cpus, says| {
+            let running = Some(Running { cpus, delayed: 0.0 });
+            (0..60).fold(from, |p: Progress, _| p.next(Millis(1000), running, Some(0.1), says))
         };
         let first = if is_known { Says::Usual } else { Says::Filling };
-        minute(minute(Progress::default(), 50_000, first), system_ppm, Says::Lacking)
+        minute(minute(Progress::default(), 0.15, first), cpus, Says::Lacking)
     }
 
     proptest! {
         #[test]
         fn who_does_not_show_what_its_faults_take_costs_as_much(
-            system_ppm in 100_000u32..2_000_000, rate in 1u64..10_000, cpu in 0.0f64..1.0
+            cpus in 0.2f64..2.0, rate in 1u64..10_000, cpu in 0.0f64..1.0
         ) {
             let workload = container("w", 1, Bytes::mib(100), None);
             let one = |is_known| Estimate {
-                progress: lacking(system_ppm, is_known),
+                progress: lacking(cpus, is_known),
                 refaults_per_sec: rate,
                 ..party(&workload, None, 100).estimate
             };

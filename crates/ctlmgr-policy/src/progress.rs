@@ -1,50 +1,52 @@
 //! Progress: how much of its work a workload still gets done.
 //!
 //! # Problem
-//! What a workload loses for want of memory is more than what pressure (PSI) counts: under MGLRU what comes
+//! What a workload loses for want of memory is more than what memory pressure (PSI) counts: under MGLRU what comes
 //! back late counts for nothing, and where many faults are handled on few processors, or pages are
 //! decompressed, most of the time goes into the kernel's own work and into waiting for a processor. Seen in the
-//! guest: of its threads' time one waited for a third by pressure, and did a fifth of its work.
+//! guest: of its threads' time one waited for a third by memory pressure, and did a fifth of its work.
+//!
+//! The time of a workload's own code (`user_usec` of cpu.stat) would tell, but not from second to second: the kernel counts it by
+//! ticks and divides all processor time since the cgroup was made by that (`cputime_adjust`, kernel/sched/cputime.c). A hog that
+//! did two thirds of its work was seen with no user time at all for ten seconds, and before with no system time for twenty.
 //!
 //! # Approach
-//! The processor time of a workload's own code (`user_usec` of cpu.stat) is in proportion to the work it
-//! does, as long as what it is asked for stays the same. What it is while nothing is missing is its *usual*
-//! one; what lacks of that while something is missing, and while pressure says that it waits for memory, is
-//! work that it lost.
+//! The kernel counts exactly for how long tasks wait for a processor (`cpu.pressure`), and what processor time they have in all
+//! (`usage_usec`). How long each waits for one while nothing is missing is its *usual* delay; what it waits
+//! beyond that while something is missing, and while pressure says that it waits for memory, is work that it lost.
 //!
-//! What the kernel works for it beyond what it did for as much work while nothing was missing is the price of its faults, which others pay too where
+//! Processor time beyond what it usually takes for as much work as it gets done is the price of its faults, which others pay too where
 //! processors are short.
 //!
 //! Who fills its set works at something else than it will do with it, and who comes while memory is short never shows what is usual
-//! for it, nor does one whose own code hardly works. It loses by each second that it waits as much as the others do, and its faults keep processors busy for as long as theirs.
+//! for it. It loses by each second that it waits as much as the others do, and its faults keep processors busy for as long as theirs.
 //!
 //! # Algorithm
-//! The usual rate is a mean that follows by half per [`FOLLOW`] while nothing is missing, and by half per
-//! [`FORGET`] while something is: what was usual an hour ago says nothing. Below [`LEAST`] of a processor it
-//! is noise. A look at which its set has grown by more than [`GROWTH`] says nothing of what is usual. Both it and waiting jump from second to second (the kernel counts it by ticks), so they are smoothed by half per
-//! [`RECENT`] before one is held against the other. The part lost counts the more the more pressure alone is above
-//! [`EVIDENT`]; one that is asked for less, and does not wait, loses nothing.
+//! What is usual is a mean that follows by half per [`FOLLOW`] while nothing is missing, and by half per
+//! [`FORGET`] while something is: what was usual an hour ago says nothing. A look at which its set has grown by more than
+//! [`GROWTH`] says nothing of what is usual. What it waits jumps from second to second, so it is smoothed by half per
+//! [`RECENT`]. The part lost counts the more the more memory pressure alone is above
+//! [`EVIDENT`]: who waits for processors alone is not short of memory.
 //!
 //! # Properties
-//! Never less than pressure says; with its usual rate no more than that; without evidence, or where nobody's usual
-//! rate or counter is known, it is what pressure says; one whose own is not known never loses more beyond its waiting than the one that is known to lose most. Who makes the kernel work no more than usual
-//! costs nobody anything. Of two that wait alike one whose usual rate is not known loses as much as the other. What it does while
+//! Never less than memory pressure says; with its usual delay no more than that; without evidence, or where nobody's usual
+//! delay is known, it is what memory pressure says; one whose own is not known never loses more beyond its waiting than the one that is known to lose most. Who takes no more
+//! processor time than usual costs nobody anything. Of two that wait alike one whose usual delay is not known loses as much as the other. What it does while
 //! its set grows by more than [`GROWTH`] changes nothing.
 
 use ctlmgr_model::{Activity, Bytes, Millis};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::{lifted, per_sec, toward};
+use crate::demand::{lifted, per_sec, since};
 use crate::heat::LEAST_MISSING;
+use crate::waiting::Waiting;
 
 /// How fast the usual rate follows while nothing is missing, and while something is.
 const FOLLOW: Millis = Millis(15_000);
 const FORGET: Millis = Millis(600_000);
 /// How fast what it does now is followed.
 const RECENT: Millis = Millis(5_000);
-/// Less user time than this says nothing, in millionths of a processor: the kernel counts it by ticks.
-const LEAST: u32 = 20_000;
-/// Who waits for less than this part of its time by pressure may simply be asked for less; from twice as much
+/// Who waits for less than this part of its time by memory pressure may lack nothing but processors; from twice as much
 /// on what it lost counts in full.
 const EVIDENT: f64 = 0.1;
 /// Whose set has become larger than it was by more than this part of it at the last look fills it.
@@ -55,7 +57,7 @@ const GROWTH: f64 = 0.005;
 pub(crate) struct Common {
     /// For each second that they waited, in seconds.
     by_waited: f64,
-    /// The most that any of them lost so, as part of its time: who is asked for less than usual looks as if it had lost that.
+    /// The most that any of them lost so, as part of its time.
     most: f64,
 }
 
@@ -84,110 +86,87 @@ impl Says {
 /// What is remembered of one workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
-    /// User time that it usually gets, in millionths of a processor.
-    usual_ppm: Option<u32>,
+    /// What it did while nothing was missing.
+    #[serde(default)]
+    usual: Option<Running>,
     /// The same of late.
     #[serde(default)]
-    recent_ppm: Option<u32>,
-    /// Part of its time, 0–1, that it waited of late.
+    recent: Option<Running>,
+    /// Part of its time, 0–1, that it waited for memory of late.
     #[serde(default)]
     recent_waited: f64,
-    /// Processor time while nothing was missing.
-    #[serde(default)]
-    calm: Option<CpuTime>,
-    /// Time that the kernel works for it of late, in millionths of a processor.
-    #[serde(default)]
-    recent_system_ppm: Option<u32>,
 }
 
-/// Processor time of a workload, in millionths of a processor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CpuTime {
-    /// Of its own code.
-    pub user_ppm: u32,
-    /// Of the kernel, for it.
-    pub system_ppm: u32,
+/// What a workload has of processors.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Running {
+    /// Processors that it keeps busy, its own code and the kernel's for it.
+    pub cpus: f64,
+    /// Part of its time, 0–1, that each task waits for one.
+    pub delayed: f64,
 }
 
-impl CpuTime {
-    /// What was used between two looks.
-    pub(crate) fn between(before: &Activity, now: &Activity, passed: Millis) -> Option<CpuTime> {
+impl Running {
+    /// What it had between two looks; `None` where that is not told.
+    pub(crate) fn between(before: &Activity, now: &Activity, passed: Millis) -> Option<Running> {
         // Who stands still is asked for nothing.
         if before.is_frozen || now.is_frozen {
             return None;
         }
-        let system = |a: &Activity| Some(a.io.cpu_usec.saturating_sub(a.user_usec?));
-        let rate = |before, now| u32::try_from(per_sec(before, now, passed)).ok();
-        Some(CpuTime {
-            user_ppm: rate(before.user_usec?, now.user_usec?)?,
-            system_ppm: rate(system(before)?, system(now)?)?,
-        })
+        let some = since(before, now, passed, |a| a.cpu_wait_usec)?;
+        let full = since(before, now, passed, |a| a.cpu_wait_full_usec)?;
+        let usec = per_sec(before.io.cpu_usec, now.io.cpu_usec, passed);
+        Some(Running { cpus: seconds(usec), delayed: Waiting::new(some, full).each })
     }
 
-    fn toward(self, now: CpuTime, passed: Millis) -> CpuTime {
-        let next = |from, to| follow(from, to, passed, FOLLOW).unwrap_or(to);
-        CpuTime {
-            user_ppm: next(self.user_ppm, now.user_ppm),
-            system_ppm: next(self.system_ppm, now.system_ppm),
-        }
+    fn toward(self, now: Running, passed: Millis, half_life: Millis) -> Running {
+        let keep = kept(passed, half_life);
+        let next = |from: f64, to: f64| to + (from - to) * keep;
+        Running { cpus: next(self.cpus, now.cpus), delayed: next(self.delayed, now.delayed) }
     }
 }
 
 impl Progress {
-    /// After `passed`, in which it had this much processor time, each task waited for the part `waited` of the
+    /// After `passed`, in which it had this much of processors, each task waited for memory for the part `waited` of the
     /// time.
     pub(crate) fn next(
         self,
         passed: Millis,
-        cpu: Option<CpuTime>,
+        running: Option<Running>,
         waited: Option<f64>,
         says: Says,
     ) -> Progress {
         if passed.0 == 0 {
             return self;
         }
-        let Some(now) = cpu else {
+        let Some(now) = running else {
             // Who stood still begins anew.
-            let (recent_ppm, recent_system_ppm) = (None, None);
-            return Progress { recent_ppm, recent_system_ppm, recent_waited: 0.0, ..self };
+            return Progress { recent: None, recent_waited: 0.0, ..self };
         };
-        let usual_ppm = match self.usual_ppm {
-            None => (says == Says::Usual).then_some(now.user_ppm),
-            Some(usual) => match says {
-                Says::Usual => follow(usual, now.user_ppm, passed, FOLLOW),
-                Says::Filling => Some(usual),
-                Says::Lacking => follow(usual, now.user_ppm, passed, FORGET),
-            },
-        };
-        let recent = |before: Option<u32>, now| {
-            before.map_or(Some(now), |old| follow(old, now, passed, RECENT))
+        let usual = match (self.usual, says) {
+            (None, Says::Usual) => Some(now),
+            (None, _) => None,
+            (Some(usual), Says::Usual) => Some(usual.toward(now, passed, FOLLOW)),
+            (Some(usual), Says::Filling) => Some(usual),
+            // Faults do not become usual however long they last.
+            (Some(usual), Says::Lacking) => {
+                Some(usual.toward(Running { cpus: usual.cpus, ..now }, passed, FORGET))
+            }
         };
         let waited = waited.unwrap_or(self.recent_waited);
-        let recent_waited = waited + (self.recent_waited - waited) * kept_of_recent(passed);
         Progress {
-            usual_ppm,
-            recent_ppm: recent(self.recent_ppm, now.user_ppm),
-            recent_waited,
-            // Faults do not become usual however long they last.
-            calm: match says {
-                Says::Usual => Some(self.calm.map_or(now, |old| old.toward(now, passed))),
-                Says::Filling | Says::Lacking => self.calm,
-            },
-            recent_system_ppm: recent(self.recent_system_ppm, now.system_ppm),
+            usual,
+            recent: Some(self.recent.map_or(now, |old| old.toward(now, passed, RECENT))),
+            recent_waited: waited + (self.recent_waited - waited) * kept(passed, RECENT),
         }
     }
 
-    /// Processors that the kernel keeps busy for it beyond what is usual for what its own code does: with its faults,
+    /// Processors that it keeps busy beyond what is usual for as much work as it gets done: with its faults,
     /// where something is missing; `None` if what is usual is not known.
     pub(crate) fn fault_cpus(self) -> Option<f64> {
-        let (calm, (user_ppm, system_ppm)) =
-            self.calm.zip(self.recent_ppm.zip(self.recent_system_ppm))?;
-        // Who does half of its work makes the kernel work half as much for it, and twice as much for twice.
-        let work = match calm.user_ppm {
-            0..LEAST => 1.0,
-            usual => f64::from(user_ppm) / f64::from(usual),
-        };
-        Some((f64::from(system_ppm) - f64::from(calm.system_ppm) * work).max(0.0) / 1e6)
+        let (usual, recent) = self.usual.zip(self.recent)?;
+        let done = (1.0 - self.recent_waited - self.unseen()?).max(0.0);
+        Some((recent.cpus - usual.cpus * done).max(0.0))
     }
 
     /// The part of its time, 0–1, that it lost, where pressure says that it waited for `waited` of it just now, and
@@ -213,9 +192,9 @@ impl Progress {
 
     /// The part of its time that it lost of late without waiting for memory; `None` if what is usual is not known.
     fn unseen(self) -> Option<f64> {
-        let usual = f64::from(self.usual_ppm.filter(|usual| *usual >= LEAST)?);
-        let lost = 1.0 - f64::from(self.recent_ppm?) / usual;
-        Some((lost - self.recent_waited).max(0.0))
+        let delayed = self.recent?.delayed - self.usual?.delayed;
+        // Of the time that it did not wait for memory: a task that is back from a disk waits for both.
+        Some(delayed.max(0.0) * (1.0 - self.recent_waited))
     }
 
     /// How much what it lost counts, 0–1.
@@ -224,15 +203,15 @@ impl Progress {
     }
 }
 
-/// Part of what was smoothed before that still counts.
+/// Part of what was there before that still counts.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds between readings are few")]
-fn kept_of_recent(passed: Millis) -> f64 {
-    (-(passed.0 as f64) / RECENT.0 as f64).exp2()
+fn kept(passed: Millis, half_life: Millis) -> f64 {
+    (-(passed.0 as f64) / half_life.0 as f64).exp2()
 }
 
-fn follow(from: u32, to: u32, passed: Millis, half_life: Millis) -> Option<u32> {
-    let rate = |ppm: u32| Bytes(ppm.into());
-    u32::try_from(toward(rate(from), rate(to), passed, half_life).0).ok()
+#[expect(clippy::cast_precision_loss, reason = "a rate needs no exact numbers")]
+fn seconds(usec: u64) -> f64 {
+    usec as f64 / 1e6
 }
 
 #[cfg(test)]
@@ -240,97 +219,84 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn user(user_ppm: u32) -> Option<CpuTime> {
-        Some(CpuTime { user_ppm, system_ppm: 10_000 })
+    const CPUS: f64 = 0.4;
+
+    fn after(from: Progress, secs: u32, delayed: f64, waited: f64, says: Says) -> Progress {
+        let running = Some(Running { cpus: CPUS, delayed });
+        (0..secs).fold(from, |p, _| p.next(Millis(1000), running, Some(waited), says))
     }
 
-    fn after(from: Progress, secs: u32, ppm: u32, waited: f64, is_missing: bool) -> Progress {
-        let says = if is_missing { Says::Lacking } else { Says::Usual };
-        let next = |p: Progress, _| p.next(Millis(1000), user(ppm), Some(waited), says);
-        (0..secs).fold(from, next)
+    fn lacking(from: Progress, secs: u32, delayed: f64, waited: f64) -> Progress {
+        after(from, secs, delayed, waited, Says::Lacking)
     }
 
-    /// One that had this much of a processor for two minutes while nothing was missing.
-    fn used_to(ppm: u32) -> Progress {
-        after(Progress::default(), 120, ppm, 0.0, false)
+    /// One that waited like that for processors for two minutes while nothing was missing.
+    fn used_to(delayed: f64) -> Progress {
+        after(Progress::default(), 120, delayed, 0.0, Says::Usual)
+    }
+
+    fn alone(progress: Progress, waited: f64) -> f64 {
+        progress.lost(waited, Common::default())
     }
 
     #[test]
-    fn what_lacks_of_the_usual_is_lost_if_it_waits() {
-        let usual = used_to(400_000);
-        assert!(
-            (after(usual, 60, 80_000, 0.3, true).lost(0.3, Common::default()) - 0.79).abs() < 0.02
-        );
-        assert!(
-            (after(usual, 60, 80_000, 0.05, true).lost(0.05, Common::default()) - 0.05).abs()
-                < 1e-9,
-            "asked for less"
-        );
-        assert!(
-            (after(used_to(5000), 60, 0, 0.3, true).lost(0.3, Common::default()) - 0.3).abs()
-                < 1e-9,
-            "too little to say"
-        );
+    fn what_it_waits_for_processors_beyond_the_usual_is_lost_if_it_waits_for_memory() {
+        let usual = used_to(0.1);
+        let lost = alone(lacking(usual, 60, 0.6, 0.3), 0.3);
+        assert!((lost - (0.3 + 0.5 * 0.7)).abs() < 0.05, "{lost}");
+        let short_of_processors = alone(lacking(usual, 60, 0.6, 0.05), 0.05);
+        assert!((short_of_processors - 0.05).abs() < 1e-9, "{short_of_processors}");
+        let busy_anyway = alone(lacking(used_to(0.6), 60, 0.6, 0.3), 0.3);
+        assert!((busy_anyway - 0.3).abs() < 1e-9, "{busy_anyway}");
     }
 
-    /// As it was seen of a workload of four threads: the mean is 0.2, and every other second next to nothing.
     #[test]
     fn what_jumps_from_second_to_second_counts_by_its_mean() {
         let jump = |p: Progress, second: u32| {
-            let (ppm, waited) =
-                if second.is_multiple_of(2) { (30_000, 0.38) } else { (130_000, 0.02) };
-            p.next(Millis(1000), user(ppm), Some(waited), Says::Lacking)
+            let (delayed, waited) =
+                if second.is_multiple_of(2) { (0.7, 0.38) } else { (0.3, 0.02) };
+            lacking(p, 1, delayed, waited)
         };
-        let jumped = (0..60).fold(used_to(400_000), jump);
-        let steady = after(used_to(400_000), 60, 80_000, 0.2, true);
-        assert!(
-            (jumped.lost(0.2, Common::default()) - steady.lost(0.2, Common::default())).abs() < 0.1
-        );
+        let jumped = (0..60).fold(used_to(0.1), jump);
+        let steady = lacking(used_to(0.1), 60, 0.5, 0.2);
+        assert!((alone(jumped, 0.2) - alone(steady, 0.2)).abs() < 0.1);
     }
 
     #[test]
     fn what_is_usual_is_learned_while_nothing_is_missing_and_forgotten_slowly() {
-        assert_eq!(after(Progress::default(), 60, 100_000, 0.2, true).usual_ppm, None);
-        let minute = after(used_to(400_000), 60, 100_000, 0.2, true);
-        assert!(minute.lost(0.2, Common::default()) > 0.7);
-        let hour = after(minute, 3600, 100_000, 0.2, true);
-        assert!(hour.lost(0.2, Common::default()) < 0.25);
+        assert_eq!(lacking(Progress::default(), 60, 0.6, 0.2).usual, None);
+        let minute = lacking(used_to(0.1), 60, 0.6, 0.2);
+        assert!(alone(minute, 0.2) > 0.5);
+        let hour = lacking(minute, 3600, 0.6, 0.2);
+        assert!(alone(hour, 0.2) < 0.25);
     }
 
     #[test]
-    fn what_the_kernel_works_beyond_the_usual_is_the_price_of_faults() {
-        let go_on = |p: Progress, user_ppm, system_ppm, waited, says| {
-            let cpu = Some(CpuTime { user_ppm, system_ppm });
-            (0..60).fold(p, |p: Progress, _| p.next(Millis(1000), cpu, Some(waited), says))
+    fn processor_time_beyond_the_usual_is_the_price_of_faults() {
+        let go_on = |p: Progress, cpus, waited, says| {
+            let running = Some(Running { cpus, delayed: 0.0 });
+            (0..60).fold(p, |p: Progress, _| p.next(Millis(1000), running, Some(waited), says))
         };
-        let faults = |p, system_ppm, says| go_on(p, 400_000, system_ppm, 0.01, says);
         let cpus = |p: Progress| p.fault_cpus().unwrap();
-        let usual = faults(Progress::default(), 100_000, Says::Usual);
+        let usual = go_on(Progress::default(), 0.5, 0.0, Says::Usual);
         assert_eq!(cpus(usual), 0.0);
-        assert!((cpus(faults(usual, 600_000, Says::Lacking)) - 0.5).abs() < 0.05);
-        assert_eq!(cpus(faults(usual, 50_000, Says::Lacking)), 0.0);
-        let hour = (0..60).fold(usual, |p, _| faults(p, 600_000, Says::Lacking));
-        assert!((cpus(hour) - 0.5).abs() < 0.05, "faults do not become usual");
-        let asked = go_on(usual, 2_000_000, 500_000, 0.01, Says::Lacking);
-        assert!(cpus(asked) < 0.01, "it is asked for five times as much");
-        let thrashing = go_on(usual, 100_000, 100_000, 0.3, Says::Lacking);
-        assert!((cpus(thrashing) - 0.075).abs() < 0.01, "a quarter of its work is done");
-        let unknown = faults(Progress::default(), 600_000, Says::Lacking);
+        assert!((cpus(go_on(usual, 1.0, 0.0, Says::Lacking)) - 0.5).abs() < 0.01);
+        assert_eq!(cpus(go_on(usual, 0.4, 0.0, Says::Lacking)), 0.0, "it is asked for less");
+        let hour = (0..60).fold(usual, |p, _| go_on(p, 1.0, 0.0, Says::Lacking));
+        assert!((cpus(hour) - 0.5).abs() < 0.01, "faults do not become usual");
+        let thrashing = go_on(usual, 0.5, 0.75, Says::Lacking);
+        assert!((cpus(thrashing) - 0.375).abs() < 0.01, "a quarter of its work is done");
+        let unknown = go_on(Progress::default(), 1.0, 0.0, Says::Lacking);
         assert_eq!(unknown.fault_cpus(), None, "what is usual is not known");
     }
 
     /// As it was seen of a hog that came while memory was short: it worked five times as much while it filled its set.
     #[test]
     fn what_one_does_while_it_fills_its_set_is_not_usual() {
-        let fill = |p: Progress| {
-            (0..6).fold(p, |p: Progress, _| {
-                p.next(Millis(1000), user(100_000), Some(0.0), Says::Filling)
-            })
-        };
-        let newcomer = fill(Progress::default());
-        assert_eq!((newcomer.usual_ppm, newcomer.calm), (None, None));
-        let known = used_to(20_000);
-        assert_eq!((fill(known).usual_ppm, fill(known).calm), (known.usual_ppm, known.calm));
+        let fill = |p: Progress| after(p, 6, 0.5, 0.0, Says::Filling);
+        assert_eq!(fill(Progress::default()).usual, None);
+        let known = used_to(0.02);
+        assert_eq!(fill(known).usual, known.usual);
         let of = |missing, before, now| Says::of(missing, (Bytes::mib(before), Bytes::mib(now)));
         assert_eq!(of(0.0, 100, 101), Says::Filling);
         assert_eq!(of(0.0, 1000, 1004), Says::Usual);
@@ -338,22 +304,41 @@ mod tests {
         assert_eq!(of(0.05, 100, 110), Says::Lacking);
     }
 
-    /// One that is asked for a fifth of its usual work, and waits a little, is no measure for one that waits much.
+    /// As the kernel showed it: user time stood still for ten seconds, though two thirds of the work were done.
     #[test]
-    fn who_is_asked_for_less_says_little_of_what_others_lose() {
-        let asked_less = after(used_to(400_000), 60, 80_000, 0.12, true);
-        let common = Progress::common([asked_less].into_iter());
-        let newcomer = after(Progress::default(), 60, 100_000, 0.3, true);
-        assert!(newcomer.lost(0.3, common) < 0.45, "{}", newcomer.lost(0.3, common));
+    fn how_processor_time_is_divided_does_not_matter() {
+        let at = |second: u64, cpu_usec: u64| {
+            let io = ctlmgr_model::Io { cpu_usec, ..Default::default() };
+            let wait = Some(second * 250_000);
+            let (cpu_wait_usec, cpu_wait_full_usec) = (wait, wait);
+            Activity { io, cpu_wait_usec, cpu_wait_full_usec, ..Activity::default() }
+        };
+        let between = |before, now| Running::between(&before, &now, Millis(1000));
+        let running = between(at(1, 300_000), at(2, 800_000)).unwrap();
+        assert!((running.cpus - 0.5).abs() < 1e-9);
+        assert!((running.delayed - 0.25).abs() < 1e-3, "one task that waits for a quarter");
+        let untold = Activity { cpu_wait_full_usec: None, ..at(2, 800_000) };
+        assert_eq!(between(at(1, 300_000), untold), None, "before Linux 5.13");
+        let frozen = Activity { is_frozen: true, ..at(2, 800_000) };
+        assert_eq!(between(at(1, 300_000), frozen), None);
+    }
+
+    /// One that waits for processors alone is no measure for one that waits much for memory.
+    #[test]
+    fn who_is_short_of_processors_says_little_of_what_others_lose() {
+        let short_of_processors = lacking(used_to(0.0), 60, 0.8, 0.12);
+        let common = Progress::common([short_of_processors].into_iter());
+        let newcomer = lacking(Progress::default(), 60, 0.1, 0.3);
+        assert!(newcomer.lost(0.3, common) < 0.5, "{}", newcomer.lost(0.3, common));
     }
 
     proptest! {
         #[test]
         fn of_two_that_wait_alike_the_unknown_one_loses_as_much(
-            now in 1u32..400_000, waited in 0.01f64..1.0, secs in 20u32..60
+            delayed in 0.0f64..1.0, waited in 0.01f64..1.0, secs in 20u32..60
         ) {
-            let at = |from| after(from, secs, now, waited, true);
-            let (known, unknown) = (at(used_to(400_000)), at(Progress::default()));
+            let at = |from| lacking(from, secs, delayed, waited);
+            let (known, unknown) = (at(used_to(0.0)), at(Progress::default()));
             let common = Progress::common([known, unknown].into_iter());
             let (own, others) = (known.lost(waited, common), unknown.lost(waited, common));
             prop_assert!((own - others).abs() < 0.01, "{own} {others}");
@@ -361,18 +346,18 @@ mod tests {
 
         #[test]
         fn never_less_than_pressure_says_and_never_more_without_a_lack(
-            usual in 0u32..8_000_000, more in 0u32..8_000_000, now in 0u32..8_000_000,
+            usual in 0.0f64..1.0, less in 0.0f64..1.0, now in 0.0f64..1.0,
             waited in 0.0f64..1.0, before in 0.0f64..1.0, secs in 1u32..30,
         ) {
-            let at = |ppm, waited| after(used_to(usual), secs, ppm, waited, true);
-            let lost = at(now, before).lost(waited, Common::default());
+            let at = |delayed, waited| lacking(used_to(usual), secs, delayed, waited);
+            let lost = alone(at(now, before), waited);
             prop_assert!(lost >= waited && lost <= 1.0);
-            prop_assert_eq!(at(usual.saturating_add(more), before).lost(waited, Common::default()), waited);
-            let little_more = at(now, (before + 0.001).min(1.0)).lost(waited, Common::default());
+            prop_assert_eq!(alone(at(usual * less, before), waited), waited);
+            let little_more = alone(at(now, (before + 0.001).min(1.0)), waited);
             prop_assert!((little_more - lost).abs() < 0.02, "no cliff: {} {}", lost, little_more);
             let silent = at(now, before).next(Millis(1000), None, Some(before), Says::Lacking);
-            prop_assert_eq!(silent.lost(waited, Common::default()), waited);
-            prop_assert_eq!(Progress::default().lost(waited, Common::default()), waited);
+            prop_assert_eq!(alone(silent, waited), waited);
+            prop_assert_eq!(alone(Progress::default(), waited), waited);
         }
     }
 }

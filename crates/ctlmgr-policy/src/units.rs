@@ -8,26 +8,27 @@
 //!
 //! # Approach
 //! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late), as far as they need it, is
-//! memory.low of theirs, covered on the slices above as that of workloads is. What is too small to be looked at has a
+//! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less ([`crate::lent`]). What is too small to be looked at has a
 //! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
 //! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
 //! not written.
 //!
 //! # Properties
 //! Nothing where memory.low is ignored, for what a user's manager runs (it sets its slices back), or for who has a
-//! memory.low of somebody else; no more than twice the smaller of share and floor, and [`LOOSE`]; what moves by less is
-//! not written.
+//! memory.low of somebody else; no more than twice the smaller of share and floor, or what is left of that, and [`ROUND`]; what moves by less is
+//! not written; at least the smaller of share, floor and [`LEAST`].
 
 use ctlmgr_model::{Bytes, Group, Knob, Snapshot, VerdictKind};
 
+use crate::demand::lifted;
 use crate::hard::Wanted;
 use crate::scene::Keeping;
 use crate::state::State;
 
 /// Amounts are multiples of this.
 const ROUND: Bytes = Bytes::mib(4);
-/// It is lowered once it is more than this beyond twice what is needed.
-const LOOSE: Bytes = Bytes::mib(8);
+/// So much of a floor is kept even of who makes no use of it: the kernel left units 2 MiB, and nothing answered.
+const LEAST: Bytes = Bytes::mib(4);
 /// What is too small to be looked at is taken for no more than this, or one part in so many of the machine.
 const UNLISTED: Bytes = Bytes::mib(64);
 const SMALL: u64 = 64;
@@ -62,11 +63,19 @@ pub(crate) fn kept<'a>(
         let is_reached = !group.path.is_of_user();
         k.party.kind == VerdictKind::Bystander && is_unit && is_bare && is_reached
     };
-    let wanted = |k: &Keeping<'a, '_>| Wanted {
-        group: k.party.group,
-        amount: steady(k.party.group.memory.low, k.share.min(k.party.entitlement.floor)),
-        is_said: true,
-        why: "nobody manages it: its floor, as far as it needs that".to_owned(),
+    let wanted = |k: &Keeping<'a, '_>| {
+        let floor = k.share.min(k.party.entitlement.floor);
+        let kept = lifted(floor, k.party.estimate.lent.kept()).max(floor.min(LEAST));
+        let lent = match floor - kept {
+            Bytes::ZERO => String::new(),
+            lent => format!("; it misses nothing, so {lent} of that are lent out"),
+        };
+        Wanted {
+            group: k.party.group,
+            amount: steady(k.party.group.memory.low, kept),
+            is_said: true,
+            why: format!("nobody manages it: its floor, as far as it needs that{lent}"),
+        }
     };
     all.iter().filter(is_meant).map(wanted).collect()
 }
@@ -74,7 +83,7 @@ pub(crate) fn kept<'a>(
 /// The amount to have where there is `now` and `least` is needed.
 fn steady(now: Bytes, least: Bytes) -> Bytes {
     // Twice, because the floor of a spared unit rises with a burst and falls soon after.
-    let is_well = now >= least && now <= least + least + LOOSE;
+    let is_well = now >= least && now <= least + least;
     if is_well { now } else { Bytes(least.0.next_multiple_of(ROUND.0)) }
 }
 
@@ -115,6 +124,44 @@ mod tests {
         (written.collect(), state)
     }
 
+    fn keep(snapshot: &mut Snapshot, written: &BTreeMap<String, Bytes>) {
+        let groups = snapshot.bystanders.iter_mut().chain(&mut snapshot.above_bystanders);
+        let groups = groups.chain(&mut snapshot.ancestors);
+        for group in groups.chain(snapshot.workloads.iter_mut().map(|w| &mut w.group)) {
+            let to = written.get(group.path.as_str()).copied();
+            group.memory.low = to.unwrap_or(group.memory.low);
+        }
+    }
+
+    /// Seconds and MiB of what dockerd's memory.low is written to while memory is short; it misses pages in these seconds.
+    fn lows_of_dockerd(secs: u64, misses: &[u64]) -> Vec<(u64, u64)> {
+        let mut snapshot = pressed(LruFlavour::Classic);
+        let (mut state, mut writes) = (State::default(), Vec::new());
+        for second in 0..secs {
+            snapshot.at = Millis(second * 1000);
+            let missed = if misses.contains(&second) { 500 } else { 0 };
+            snapshot.bystanders[0].memory.refault_anon += missed;
+            let (written, next) = low(&snapshot, state);
+            let own = written.get("system.slice/docker.service");
+            writes.extend(own.map(|to| (second, to.0 >> 20)));
+            keep(&mut snapshot, &written);
+            state = next;
+        }
+        writes
+    }
+
+    #[test]
+    fn a_unit_that_misses_nothing_lends_its_floor_until_it_does() {
+        let writes = lows_of_dockerd(40, &[30]);
+        assert!(writes[0].1 >= 48, "{writes:?}");
+        let (lent, back) = writes.split_at(writes.iter().position(|(s, _)| *s >= 30).unwrap());
+        assert!(lent.is_sorted_by(|a, b| a.1 > b.1) && lent.last().unwrap().1 <= 8, "{writes:?}");
+        assert!(lent.len() <= 5, "{writes:?}");
+        assert!(back[0].0 == 30 && back[0].1 >= 40, "{writes:?}");
+        let busy: Vec<u64> = (0..40).step_by(2).collect();
+        assert_eq!(lows_of_dockerd(40, &busy).len(), 1, "it is called every two seconds");
+    }
+
     #[test]
     fn where_memory_low_is_heeded_units_keep_their_floor() {
         let (ignored, _) = low(&pressed(LruFlavour::Mglru), State::default());
@@ -140,13 +187,8 @@ mod tests {
     fn it_is_put_back_where_memory_low_is_ignored_again() {
         let mut snapshot = pressed(LruFlavour::Classic);
         let (written, state) = low(&snapshot, State::default());
-        snapshot.at = Millis(20_000);
-        let groups = snapshot.bystanders.iter_mut().chain(&mut snapshot.above_bystanders);
-        let groups = groups.chain(&mut snapshot.ancestors);
-        for group in groups.chain(snapshot.workloads.iter_mut().map(|w| &mut w.group)) {
-            let to = written.get(group.path.as_str()).copied();
-            group.memory.low = to.unwrap_or(group.memory.low);
-        }
+        snapshot.at = Millis(2_000);
+        keep(&mut snapshot, &written);
         let (again, state) = low(&snapshot, state);
         assert_eq!(again, BTreeMap::new(), "a steady world");
         (snapshot.host.lru, snapshot.at) = (Some(LruFlavour::Mglru), Millis(30_000));

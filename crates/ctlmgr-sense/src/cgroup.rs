@@ -51,17 +51,15 @@ pub fn parse_events(text: &str) -> Option<MemoryEvents> {
     Some(events)
 }
 
-/// CPU time in microseconds, from `cpu.stat`: all of it, and that of the cgroup's own code.
-pub fn parse_cpu(text: &str) -> Option<(u64, Option<u64>)> {
-    let (mut usage, mut user) = (None, None);
+/// CPU time in microseconds, from `cpu.stat`.
+pub fn parse_cpu(text: &str) -> Option<u64> {
+    let mut usage = None;
     for pair in pairs(text) {
-        match pair? {
-            ("usage_usec", count) => usage = Some(count),
-            ("user_usec", count) => user = Some(count),
-            _ => {}
+        if let ("usage_usec", count) = pair? {
+            usage = Some(count);
         }
     }
-    Some((usage?, user))
+    usage
 }
 
 /// What was read and written over all devices, from `io.stat`: lines of `major:minor key=number …`.
@@ -242,7 +240,9 @@ pub(crate) fn read_memory_pressure(dir: &CgroupDir) -> Option<ctlmgr_model::Pres
 pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
     let io = read(dir, "io.stat", parse_io).ok().flatten();
     let state = read(dir, "cgroup.events", parse_state).ok().flatten();
-    let (cpu_usec, user_usec) = read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default();
+    let cpu_usec = read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default();
+    // Before Linux 5.13 it has no `full`, and says nothing here.
+    let delay = read(dir, "cpu.pressure", parse_pressure).ok().flatten();
     let pressure = read(dir, "io.pressure", parse_pressure).ok().flatten();
     let disk_wait_usec = pressure.map(|p| p.some.total_usec);
     let waited_usec = disk_wait_usec.unwrap_or_default();
@@ -250,7 +250,8 @@ pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
         disk_wait_usec,
         disk_wait_full_usec: pressure.map(|p| p.full.total_usec),
         io: Io { cpu_usec, waited_usec, ..io.unwrap_or_default() },
-        user_usec,
+        cpu_wait_usec: delay.map(|p| p.some.total_usec),
+        cpu_wait_full_usec: delay.map(|p| p.full.total_usec),
         is_populated: state.unwrap_or_default().0,
         is_frozen: state.unwrap_or_default().1,
         is_to_freeze: read(dir, "cgroup.freeze", parse_bytes).ok().flatten() == Some(Knob::STILL),
@@ -298,7 +299,7 @@ mod tests {
         => MemoryStat { anon: 5, refault_anon: 7, major_faults: Some(3), stolen: Some(8), ..MemoryStat::default() },
         "anon\n");
 
-    knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => (42, Some(40)), "user_usec 40\n");
+    knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => 42, "user_usec 40\n");
     knob!(io_stat, parse_io, "8:0 rbytes=10 wbytes=2 rios=1 cost.ctrl=auto\n254:0 rbytes=12\n7:0\n"
         => Io { read: Bytes(22), written: Bytes(2), reads: 1, ..Io::default() },
         "8:0 rbytes\n");

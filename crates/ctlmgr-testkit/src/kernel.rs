@@ -375,11 +375,20 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         ..memory(set.resident - set.cache)
     };
     let (is_frozen, is_to_freeze) = (set.is_frozen, set.is_frozen);
-    let user_usec = Some(set.user_usec);
+    // Nobody waits for a processor here.
+    let (cpu_wait_usec, cpu_wait_full_usec) = (Some(0), Some(0));
     let (read, reads) = (set.scanned, set.scanned.0 >> 17);
     let io = Io { cpu_usec: set.cpu_usec(), read, reads, ..Io::default() };
     let (is_populated, rest) = (true, Activity::default());
-    let activity = Activity { io, is_populated, is_frozen, is_to_freeze, user_usec, ..rest };
+    let activity = Activity {
+        io,
+        is_populated,
+        is_frozen,
+        is_to_freeze,
+        cpu_wait_usec,
+        cpu_wait_full_usec,
+        ..rest
+    };
     Group { path: CgroupPath::new(path), id, memory, activity }
 }
 
