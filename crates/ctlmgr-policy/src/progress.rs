@@ -8,7 +8,7 @@
 //!
 //! The time of a workload's own code (`user_usec` of cpu.stat) would tell, but not from second to second: the kernel counts it by
 //! ticks and divides all processor time since the cgroup was made by that (`cputime_adjust`, kernel/sched/cputime.c). A hog that
-//! did two thirds of its work was seen with no user time at all for ten seconds, and before with no system time for twenty.
+//! did two thirds of its work was seen with 0.03 s of user time in six seconds, and before with no system time for sixteen.
 //!
 //! # Approach
 //! The kernel counts exactly for how long tasks wait for a processor (`cpu.pressure`), and what processor time they have in all
@@ -41,7 +41,7 @@ use crate::demand::{lifted, per_sec, since};
 use crate::heat::LEAST_MISSING;
 use crate::waiting::Waiting;
 
-/// How fast the usual rate follows while nothing is missing, and while something is.
+/// How fast what is usual follows while nothing is missing, and while something is.
 const FOLLOW: Millis = Millis(15_000);
 const FORGET: Millis = Millis(600_000);
 /// How fast what it does now is followed.
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(of(0.05, 100, 110), Says::Lacking);
     }
 
-    /// As the kernel showed it: user time stood still for ten seconds, though two thirds of the work were done.
+    /// As the kernel showed it: user time stood still for seconds, though two thirds of the work were done.
     #[test]
     fn how_processor_time_is_divided_does_not_matter() {
         let at = |second: u64, cpu_usec: u64| {
