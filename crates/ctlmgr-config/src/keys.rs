@@ -58,7 +58,7 @@ pub const KEYS: &[Key] = &[
         "hysteresis_bytes",
         "size",
         "\"8M\"",
-        "A change of memory.low smaller than this is not written.",
+        "A change of memory.low smaller than this, or half of it, is not written.",
     ),
     key(
         "memory",

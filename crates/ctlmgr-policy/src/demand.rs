@@ -148,8 +148,8 @@ pub(crate) struct Look<'a> {
     pub promise: Option<Bytes>,
     /// Whether ctlmgr keeps for it what it needs.
     pub is_kept: bool,
-    /// Whether memory was contended at the last look.
-    pub is_contended: bool,
+    /// How long before the last look memory was contended.
+    pub contended_ago: Option<Millis>,
     /// Whether the kernel says what of the page cache that comes back was of the working set.
     pub says_cache: bool,
 }
@@ -210,7 +210,7 @@ pub(crate) fn estimate(
         low_events: Some(memory.events.low),
         is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
             || rate >= MISSED,
-        lent: last.lent.next(passed, rate >= MISSED, look.is_contended),
+        lent: last.lent.next(passed, rate >= MISSED, look.contended_ago),
     }
 }
 
@@ -295,11 +295,12 @@ pub(crate) fn estimate_all<'a>(
     // Before the first look anybody may have been there, and after a long time without one.
     let is_new = state.looked_at.is_some_and(|looked| at.since(looked) < REMEMBERED);
     let says_cache = cache::is_said(snapshot);
-    let is_contended = state.looked_at.is_some() && state.tension.contended_at == state.looked_at;
+    let contended = newest.zip(state.tension.contended_at);
+    let contended_ago = contended.map(|(newest, at)| newest.since(at));
     let look = |(g, promise, is_kept): (&'a Group, Option<Bytes>, bool)| {
         let (memory, seen) = (&g.memory, g.activity);
         let look =
-            Look { at, memory, seen, prices, is_new, promise, is_kept, is_contended, says_cache };
+            Look { at, memory, seen, prices, is_new, promise, is_kept, contended_ago, says_cache };
         (g.id, estimate(&settings.memory, last.get(&g.id).copied(), &look))
     };
     let total = snapshot.host.mem_total;
@@ -402,9 +403,9 @@ mod tests {
     /// At one that was not promised anything, with idle processors.
     fn plain(at: Millis, memory: &MemorySample, seen: Activity) -> Look<'_> {
         let prices = Prices::default();
-        let (is_new, is_contended, promise, is_kept) = (false, false, None, true);
+        let (is_new, contended_ago, promise, is_kept) = (false, None, None, true);
         let says_cache = true;
-        Look { at, memory, seen, prices, is_new, promise, is_kept, is_contended, says_cache }
+        Look { at, memory, seen, prices, is_new, promise, is_kept, contended_ago, says_cache }
     }
 
     fn estimate(

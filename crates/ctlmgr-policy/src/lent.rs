@@ -7,19 +7,21 @@
 //!
 //! # Approach
 //! That of senpai (Weiner et al., TMO, §3.3): give in a little, and see whether it is missed. Who has missed nothing
-//! for a while keeps less and less of its floor, so the kernel may take what is oldest of it; who misses some has all of it at once.
+//! for a while keeps less and less of its floor, so the kernel may take what is oldest of it; who misses some has all of it at once, as far as its share goes.
 //!
 //! # Algorithm
 //! While memory is contended the floor holds in full for [`PAUSE`] after something was last missed, then by half less per [`FADE`]. Who misses
 //! some soon after it was lent (within [`SOON`] times the pause) has been lent too early, and the pause is twice as long from then on, up to
-//! [`LONGEST`].
+//! [`LONGEST`]. What was lent while memory was contended stays so until it was not for [`REST`]: a host may be at the border of that.
 //!
 //! # Properties
-//! All of the floor without contention, and at the first look at which something is missed; never more of it than a look before as long as nothing is; of who is called
+//! All of the floor where there was no contention for [`REST`], and at the first look at which something is missed; never more of it than a look before as long as nothing is; of who is called
 //! at any regular interval up to [`LONGEST`] nothing is lent any more after some calls, or a call comes long after it was lent.
 
 use ctlmgr_model::Millis;
 use serde::{Deserialize, Serialize};
+
+use crate::scene::REST;
 
 /// A floor holds for so long, at first, after something was missed.
 const PAUSE: Millis = Millis(2_000);
@@ -39,14 +41,15 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// After `passed`, in which pages were missed or were not, and memory was contended or was not.
-    pub(crate) fn next(self, passed: Millis, is_missing: bool, is_contended: bool) -> Lent {
+    /// After `passed`, in which pages were missed or were not, where memory was contended so long before.
+    pub(crate) fn next(self, passed: Millis, is_missing: bool, contended: Option<Millis>) -> Lent {
         let Lent { quiet, pause } = self;
-        if !is_contended {
+        let Some(ago) = contended.filter(|ago| *ago < REST) else {
             return Lent { quiet: Millis(0), pause };
-        }
+        };
         if !is_missing {
-            return Lent { quiet: Millis(quiet.0.saturating_add(passed.0)), pause };
+            let more = if ago == Millis(0) { passed.0 } else { 0 };
+            return Lent { quiet: Millis(quiet.0.saturating_add(more)), pause };
         }
         let was = self.pause();
         let is_early = quiet >= was && quiet.0 < was.0.saturating_mul(SOON);
@@ -72,9 +75,11 @@ mod tests {
     use proptest::prelude::*;
 
     const SECOND: Millis = Millis(1000);
+    /// Memory is contended.
+    const NOW: Option<Millis> = Some(Millis(0));
 
     fn quiet(from: Lent, secs: u64) -> Lent {
-        (0..secs).fold(from, |lent, _| lent.next(SECOND, false, true))
+        (0..secs).fold(from, |lent, _| lent.next(SECOND, false, NOW))
     }
 
     #[test]
@@ -83,15 +88,18 @@ mod tests {
         assert_eq!(quiet(Lent::default(), 4).kept(), 0.5);
         let lent = quiet(Lent::default(), 12);
         assert!(lent.kept() < 0.04, "{}", lent.kept());
-        assert_eq!(lent.next(SECOND, true, true).kept(), 1.0);
-        assert_eq!(lent.next(SECOND, false, false).kept(), 1.0, "nobody needs it");
+        assert_eq!(lent.next(SECOND, true, NOW).kept(), 1.0);
+        let lately = lent.next(SECOND, false, Some(SECOND));
+        assert_eq!(lately, lent, "memory may be contended again soon");
+        assert_eq!(lent.next(SECOND, false, Some(REST)).kept(), 1.0, "nobody needs it");
+        assert_eq!(lent.next(SECOND, false, None).kept(), 1.0);
     }
 
     #[test]
     fn what_is_missed_long_after_was_not_lent_too_early() {
-        let missed = quiet(Lent::default(), 30).next(SECOND, true, true);
+        let missed = quiet(Lent::default(), 30).next(SECOND, true, NOW);
         assert_eq!(missed.pause, None);
-        let early = quiet(Lent::default(), 10).next(SECOND, true, true);
+        let early = quiet(Lent::default(), 10).next(SECOND, true, NOW);
         assert_eq!(early.pause, Some(Millis(4_000)));
         assert_eq!(quiet(early, 4).kept(), 1.0);
     }
@@ -101,7 +109,7 @@ mod tests {
         fn never_more_than_a_look_before_while_nothing_is_missed(
             calls in proptest::collection::vec(0u64..100, 0..10), secs in 1u64..100
         ) {
-            let called = |lent, secs: &u64| quiet(lent, *secs).next(SECOND, true, true);
+            let called = |lent, secs: &u64| quiet(lent, *secs).next(SECOND, true, NOW);
             let mut lent = calls.iter().fold(Lent::default(), called);
             prop_assert_eq!(lent.kept(), 1.0);
             for _ in 0..secs {
@@ -114,7 +122,7 @@ mod tests {
         /// A unit that is called at a regular interval, by a monitor say.
         #[test]
         fn who_is_called_regularly_is_lent_nothing_of_or_for_long(interval in 1u64..600) {
-            let call = |lent: Lent| quiet(lent, interval - 1).next(SECOND, true, true);
+            let call = |lent: Lent| quiet(lent, interval - 1).next(SECOND, true, NOW);
             let lent = (0..12).fold(Lent::default(), |lent, _| call(lent));
             let before = quiet(lent, interval - 1);
             let is_long = before.quiet.0 >= lent.pause().0 * SOON;

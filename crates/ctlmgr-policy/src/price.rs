@@ -84,7 +84,7 @@ mod tests {
     /// One that works for a minute with all of its set, if what is usual for it is known, and then lacks a part of it.
     fn lacking(cpus: f64, is_known: bool) -> Progress {
         let minute = |from: Progress, cpus, says| {
-            let running = Some(Running { cpus, delayed: 0.0 });
+            let running = Some(Running { cpus, delayed: Some(0.0) });
             (0..60).fold(from, |p: Progress, _| p.next(Millis(1000), running, Some(0.1), says))
         };
         let first = if is_known { Says::Usual } else { Says::Filling };

@@ -15,24 +15,24 @@
 //! (`usage_usec`). How long each waits for one while nothing is missing is its *usual* delay; what it waits
 //! beyond that while something is missing, and while pressure says that it waits for memory, is work that it lost.
 //!
-//! Processor time beyond what it usually takes for as much work as it gets done is the price of its faults, which others pay too where
-//! processors are short.
+//! Processor time beyond what it usually takes for the part of its work that it gets done is the price of its faults, which others pay too where
+//! processors are short. Who is asked for more meanwhile is charged for that, too, as far as it has faults ([`crate::price`] bounds what one takes).
 //!
 //! Who fills its set works at something else than it will do with it, and who comes while memory is short never shows what is usual
 //! for it. It loses by each second that it waits as much as the others do, and its faults keep processors busy for as long as theirs.
 //!
 //! # Algorithm
-//! What is usual is a mean that follows by half per [`FOLLOW`] while nothing is missing, and by half per
-//! [`FORGET`] while something is: what was usual an hour ago says nothing. A look at which its set has grown by more than
+//! What is usual is a mean that follows by half per [`FOLLOW`] while nothing is missing; the delay also by half per
+//! [`FORGET`] while something is, as what was usual an hour ago says nothing, but not processor time: faults do not become usual. A look at which its set has grown by more than
 //! [`GROWTH`] says nothing of what is usual. What it waits jumps from second to second, so it is smoothed by half per
 //! [`RECENT`]. The part lost counts the more the more memory pressure alone is above
 //! [`EVIDENT`]: who waits for processors alone is not short of memory.
 //!
 //! # Properties
-//! Never less than memory pressure says; with its usual delay no more than that; without evidence, or where nobody's usual
+//! Never less than memory pressure says; with its usual delay no more than that; without evidence, before Linux 5.13, or where nobody's usual
 //! delay is known, it is what memory pressure says; one whose own is not known never loses more beyond its waiting than the one that is known to lose most. Who takes no more
-//! processor time than usual costs nobody anything. Of two that wait alike one whose usual delay is not known loses as much as the other. What it does while
-//! its set grows by more than [`GROWTH`] changes nothing.
+//! processor time than usual for the work that it gets done costs nobody anything. Of two that wait alike one whose usual delay is not known loses as much as the other. What it does while
+//! its set grows by more than [`GROWTH`] changes nothing of what is usual.
 
 use ctlmgr_model::{Activity, Bytes, Millis};
 use serde::{Deserialize, Serialize};
@@ -102,27 +102,29 @@ pub(crate) struct Progress {
 pub(crate) struct Running {
     /// Processors that it keeps busy, its own code and the kernel's for it.
     pub cpus: f64,
-    /// Part of its time, 0–1, that each task waits for one.
-    pub delayed: f64,
+    /// Part of its time, 0–1, that each task waits for one, where that is told.
+    pub delayed: Option<f64>,
 }
 
 impl Running {
-    /// What it had between two looks; `None` where that is not told.
+    /// What it had between two looks; `None` of who stood still.
     pub(crate) fn between(before: &Activity, now: &Activity, passed: Millis) -> Option<Running> {
         // Who stands still is asked for nothing.
         if before.is_frozen || now.is_frozen {
             return None;
         }
-        let some = since(before, now, passed, |a| a.cpu_wait_usec)?;
-        let full = since(before, now, passed, |a| a.cpu_wait_full_usec)?;
+        let some = since(before, now, passed, |a| a.cpu_wait_usec);
+        let full = since(before, now, passed, |a| a.cpu_wait_full_usec);
+        let delayed = some.zip(full).map(|(some, full)| Waiting::new(some, full).each);
         let usec = per_sec(before.io.cpu_usec, now.io.cpu_usec, passed);
-        Some(Running { cpus: seconds(usec), delayed: Waiting::new(some, full).each })
+        Some(Running { cpus: seconds(usec), delayed })
     }
 
     fn toward(self, now: Running, passed: Millis, half_life: Millis) -> Running {
         let keep = kept(passed, half_life);
         let next = |from: f64, to: f64| to + (from - to) * keep;
-        Running { cpus: next(self.cpus, now.cpus), delayed: next(self.delayed, now.delayed) }
+        let delayed = self.delayed.zip(now.delayed).map(|(from, to)| next(from, to));
+        Running { cpus: next(self.cpus, now.cpus), delayed: delayed.or(now.delayed) }
     }
 }
 
@@ -165,7 +167,7 @@ impl Progress {
     /// where something is missing; `None` if what is usual is not known.
     pub(crate) fn fault_cpus(self) -> Option<f64> {
         let (usual, recent) = self.usual.zip(self.recent)?;
-        let done = (1.0 - self.recent_waited - self.unseen()?).max(0.0);
+        let done = (1.0 - self.recent_waited - self.unseen().unwrap_or(0.0)).max(0.0);
         Some((recent.cpus - usual.cpus * done).max(0.0))
     }
 
@@ -192,7 +194,7 @@ impl Progress {
 
     /// The part of its time that it lost of late without waiting for memory; `None` if what is usual is not known.
     fn unseen(self) -> Option<f64> {
-        let delayed = self.recent?.delayed - self.usual?.delayed;
+        let delayed = self.recent?.delayed? - self.usual?.delayed?;
         // Of the time that it did not wait for memory: a task that is back from a disk waits for both.
         Some(delayed.max(0.0) * (1.0 - self.recent_waited))
     }
@@ -222,7 +224,7 @@ mod tests {
     const CPUS: f64 = 0.4;
 
     fn after(from: Progress, secs: u32, delayed: f64, waited: f64, says: Says) -> Progress {
-        let running = Some(Running { cpus: CPUS, delayed });
+        let running = Some(Running { cpus: CPUS, delayed: Some(delayed) });
         (0..secs).fold(from, |p, _| p.next(Millis(1000), running, Some(waited), says))
     }
 
@@ -273,8 +275,14 @@ mod tests {
 
     #[test]
     fn processor_time_beyond_the_usual_is_the_price_of_faults() {
+        for delayed in [Some(0.0), None] {
+            processor_time_is_the_price_of_faults(delayed);
+        }
+    }
+
+    fn processor_time_is_the_price_of_faults(delayed: Option<f64>) {
         let go_on = |p: Progress, cpus, waited, says| {
-            let running = Some(Running { cpus, delayed: 0.0 });
+            let running = Some(Running { cpus, delayed });
             (0..60).fold(p, |p: Progress, _| p.next(Millis(1000), running, Some(waited), says))
         };
         let cpus = |p: Progress| p.fault_cpus().unwrap();
@@ -309,16 +317,18 @@ mod tests {
     fn how_processor_time_is_divided_does_not_matter() {
         let at = |second: u64, cpu_usec: u64| {
             let io = ctlmgr_model::Io { cpu_usec, ..Default::default() };
-            let wait = Some(second * 250_000);
-            let (cpu_wait_usec, cpu_wait_full_usec) = (wait, wait);
+            // Four tasks, each of which waits for a quarter of its time.
+            let cpu_wait_usec = Some(second * 683_594);
+            let cpu_wait_full_usec = Some(second * 3_906);
             Activity { io, cpu_wait_usec, cpu_wait_full_usec, ..Activity::default() }
         };
         let between = |before, now| Running::between(&before, &now, Millis(1000));
         let running = between(at(1, 300_000), at(2, 800_000)).unwrap();
         assert!((running.cpus - 0.5).abs() < 1e-9);
-        assert!((running.delayed - 0.25).abs() < 1e-3, "one task that waits for a quarter");
+        assert!((running.delayed.unwrap() - 0.25).abs() < 1e-3, "{running:?}");
         let untold = Activity { cpu_wait_full_usec: None, ..at(2, 800_000) };
-        assert_eq!(between(at(1, 300_000), untold), None, "before Linux 5.13");
+        let untold = between(at(1, 300_000), untold).unwrap();
+        assert_eq!(untold, Running { delayed: None, ..running }, "before Linux 5.13");
         let frozen = Activity { is_frozen: true, ..at(2, 800_000) };
         assert_eq!(between(at(1, 300_000), frozen), None);
     }

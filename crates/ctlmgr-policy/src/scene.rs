@@ -32,7 +32,7 @@ const EXIT: f32 = 2.0;
 /// Host-wide standstill (`full`, 10 s) at which a stop is considered, in per cent.
 const DIRE: f32 = 20.0;
 /// Calm must last this long.
-const REST: Millis = Millis(30_000);
+pub(crate) const REST: Millis = Millis(30_000);
 /// So many pages that the kernel takes by itself in a second are more than a trifle (4 MiB).
 const SWEPT: u64 = 1024;
 /// What it took since the last look is taken to be of so long at most: nobody looks while all is calm, and it begins within.

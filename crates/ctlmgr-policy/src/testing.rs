@@ -91,7 +91,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
         promise: None,
         is_new: false,
         is_kept: true,
-        is_contended: false,
+        contended_ago: None,
         says_cache: true,
     };
     let mut estimate = estimate(&settings.memory, None, &look);

@@ -83,7 +83,8 @@ pub(crate) fn kept<'a>(
 /// The amount to have where there is `now` and `least` is needed.
 fn steady(now: Bytes, least: Bytes) -> Bytes {
     // Twice, because the floor of a spared unit rises with a burst and falls soon after.
-    let is_well = now >= least && now <= least + least;
+    let enough = least.max(ROUND);
+    let is_well = now >= least && now <= enough + enough;
     if is_well { now } else { Bytes(least.0.next_multiple_of(ROUND.0)) }
 }
 
@@ -92,7 +93,8 @@ mod tests {
     use super::*;
     use crate::testing::{container, group, host, settings};
     use crate::{check, decide};
-    use ctlmgr_model::{Action, LruFlavour, Millis, Outcome};
+    use ctlmgr_model::{Action, Gap, LruFlavour, Millis, Outcome};
+    use proptest::prelude::*;
     use std::collections::BTreeMap;
 
     const MIB: fn(u64) -> Bytes = Bytes::mib;
@@ -134,13 +136,17 @@ mod tests {
     }
 
     /// Seconds and MiB of what dockerd's memory.low is written to while memory is short; it misses pages in these seconds.
-    fn lows_of_dockerd(secs: u64, misses: &[u64]) -> Vec<(u64, u64)> {
+    /// A look that could not read all changes nothing.
+    fn lows_of_dockerd(secs: u64, misses: &[u64], gap: Option<u64>) -> Vec<(u64, u64)> {
         let mut snapshot = pressed(LruFlavour::Classic);
         let (mut state, mut writes) = (State::default(), Vec::new());
         for second in 0..secs {
             snapshot.at = Millis(second * 1000);
             let missed = if misses.contains(&second) { 500 } else { 0 };
             snapshot.bystanders[0].memory.refault_anon += missed;
+            snapshot.gaps.clear();
+            let what = "/somebody".to_owned();
+            snapshot.gaps.extend((gap == Some(second)).then(|| Gap { what, why: "test".into() }));
             let (written, next) = low(&snapshot, state);
             let own = written.get("system.slice/docker.service");
             writes.extend(own.map(|to| (second, to.0 >> 20)));
@@ -152,14 +158,15 @@ mod tests {
 
     #[test]
     fn a_unit_that_misses_nothing_lends_its_floor_until_it_does() {
-        let writes = lows_of_dockerd(40, &[30]);
+        let writes = lows_of_dockerd(40, &[30], None);
         assert!(writes[0].1 >= 48, "{writes:?}");
         let (lent, back) = writes.split_at(writes.iter().position(|(s, _)| *s >= 30).unwrap());
         assert!(lent.is_sorted_by(|a, b| a.1 > b.1) && lent.last().unwrap().1 <= 8, "{writes:?}");
-        assert!(lent.len() <= 5, "{writes:?}");
+        assert!(lent.len() <= 5 && lent.iter().all(|(_, mib)| *mib >= 4), "{writes:?}");
+        assert_eq!(lows_of_dockerd(30, &[], Some(20)), lent, "a gap is no end of contention");
         assert!(back[0].0 == 30 && back[0].1 >= 40, "{writes:?}");
         let busy: Vec<u64> = (0..40).step_by(2).collect();
-        assert_eq!(lows_of_dockerd(40, &busy).len(), 1, "it is called every two seconds");
+        assert_eq!(lows_of_dockerd(40, &busy, None).len(), 1, "it is called every two seconds");
     }
 
     #[test]
@@ -173,6 +180,21 @@ mod tests {
         // And 28 MiB of all: what is too small to be seen.
         assert!(heeded["system.slice"] >= dockerd + Bytes(MIB(1800).0 / 64), "{heeded:?}");
         assert!(heeded.keys().all(|path| !path.starts_with("user.slice")), "{heeded:?}");
+    }
+
+    proptest! {
+        /// What is written is enough and not twice too much, and a need that moves by little moves nothing.
+        #[test]
+        fn a_floor_is_covered_closely_and_stands_still(
+            now in 0u64..200_000, least in 0u64..100_000, more in 0u64..20
+        ) {
+            let [now, least] = [now, least].map(|kib| Bytes(kib << 10));
+            let kept = steady(now, least);
+            prop_assert!(kept >= least && kept <= least.max(ROUND) + least.max(ROUND));
+            let little_more = Bytes(least.0 + least.0 * more / 100);
+            let after = steady(kept, little_more);
+            prop_assert_eq!(steady(after, least), after, "it does not swing");
+        }
     }
 
     #[test]

@@ -272,6 +272,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A cgroup with these files and no others.
+    fn cgroup(files: &[(&str, &str)]) -> (tempfile::TempDir, CgroupDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("sys/fs/cgroup");
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::write(root.join("cgroup.controllers"), "").unwrap();
+        for (name, text) in files {
+            std::fs::write(root.join("a").join(name), text).unwrap();
+        }
+        let cgroups = ctlmgr_host::Host::fake(dir.path()).cgroups().unwrap();
+        let a = cgroups.open(&ctlmgr_model::CgroupPath::new("a")).unwrap().unwrap();
+        (dir, a)
+    }
+
     /// One knob, three tests on one line: good, malformed, missing.
     macro_rules! knob {
         ($name:ident, $parse:expr, $good:expr => $value:expr, $bad:expr) => {
@@ -279,11 +293,7 @@ mod tests {
             fn $name() {
                 assert_eq!($parse($good), Some($value));
                 assert_eq!($parse($bad), None);
-                let dir = tempfile::tempdir().unwrap();
-                std::fs::create_dir_all(dir.path().join("sys/fs/cgroup/a")).unwrap();
-                std::fs::write(dir.path().join("sys/fs/cgroup/cgroup.controllers"), "").unwrap();
-                let cgroups = ctlmgr_host::Host::fake(dir.path()).cgroups().unwrap();
-                let a = cgroups.open(&ctlmgr_model::CgroupPath::new("a")).unwrap().unwrap();
+                let (_dir, a) = cgroup(&[]);
                 assert_eq!(read(&a, stringify!($name), $parse).unwrap(), None);
             }
         };
@@ -305,6 +315,21 @@ mod tests {
         "8:0 rbytes\n");
     knob!(cgroup_stat, parse_dying, "nr_descendants 9\nnr_dying_descendants 4\n" => 4, "nr_dying_descendants\n");
     knob!(cgroup_events, parse_state, "populated 1\nfrozen 0\n" => (true, false), "populated");
+
+    #[test]
+    fn waits_for_processors_and_disks_are_told_apart() {
+        let line =
+            |kind, total| format!("{kind} avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+        let disk = line("some", 5) + &line("full", 4);
+        let waits = |cpu: &str| {
+            let (_dir, a) = cgroup(&[("io.pressure", &disk), ("cpu.pressure", cpu)]);
+            let a = read_activity(&a);
+            [a.disk_wait_usec, a.disk_wait_full_usec, a.cpu_wait_usec, a.cpu_wait_full_usec]
+        };
+        let both = line("some", 3) + &line("full", 2);
+        assert_eq!(waits(&both), [Some(5), Some(4), Some(3), Some(2)]);
+        assert_eq!(waits(&line("some", 3)), [Some(5), Some(4), None, None], "before Linux 5.13");
+    }
 
     proptest! {
         #[test]
