@@ -372,6 +372,12 @@ fn capped(demand: Bytes, max: Limit) -> Bytes {
     max.bytes().map_or(demand, |max| demand.min(max))
 }
 
+/// The part, 0–1, that is left after `passed` of what fades by half per `half_life`.
+#[expect(clippy::cast_precision_loss, reason = "milliseconds between readings are few")]
+pub(crate) fn kept(passed: Millis, half_life: Millis) -> f64 {
+    (-(passed.0 as f64) / half_life.0 as f64).exp2()
+}
+
 /// Moves `from` towards `to`, half the way per `half_life`.
 #[expect(
     clippy::cast_precision_loss,
@@ -383,8 +389,7 @@ pub(crate) fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) 
     if half_life.0 == 0 {
         return to;
     }
-    let keep = (-(passed.0 as f64) / half_life.0 as f64).exp2();
-    let value = to.0 as f64 + (from.0 as f64 - to.0 as f64) * keep;
+    let value = to.0 as f64 + (from.0 as f64 - to.0 as f64) * kept(passed, half_life);
     Bytes(value as u64).clamp(from.min(to), from.max(to))
 }
 

@@ -21,6 +21,7 @@
 use ctlmgr_model::Millis;
 use serde::{Deserialize, Serialize};
 
+use crate::demand::kept;
 use crate::scene::REST;
 
 /// A floor holds for so long, at first, after something was missed.
@@ -58,10 +59,8 @@ impl Lent {
     }
 
     /// The part of its floor that is kept for it, 0–1.
-    #[expect(clippy::cast_precision_loss, reason = "a part of some seconds")]
     pub(crate) fn kept(self) -> f64 {
-        let lent = self.quiet.since(self.pause());
-        (-(lent.0 as f64) / FADE.0 as f64).exp2()
+        kept(self.quiet.since(self.pause()), FADE)
     }
 
     fn pause(self) -> Millis {

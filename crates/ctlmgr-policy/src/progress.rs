@@ -37,7 +37,7 @@
 use ctlmgr_model::{Activity, Bytes, Millis};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::{lifted, per_sec, since};
+use crate::demand::{kept, lifted, per_sec, since};
 use crate::heat::LEAST_MISSING;
 use crate::waiting::Waiting;
 
@@ -203,12 +203,6 @@ impl Progress {
     fn evidence(self) -> f64 {
         ((self.recent_waited - EVIDENT) / EVIDENT).clamp(0.0, 1.0)
     }
-}
-
-/// Part of what was there before that still counts.
-#[expect(clippy::cast_precision_loss, reason = "milliseconds between readings are few")]
-fn kept(passed: Millis, half_life: Millis) -> f64 {
-    (-(passed.0 as f64) / half_life.0 as f64).exp2()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate needs no exact numbers")]

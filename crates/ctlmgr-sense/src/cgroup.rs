@@ -240,7 +240,7 @@ pub(crate) fn read_memory_pressure(dir: &CgroupDir) -> Option<ctlmgr_model::Pres
 pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
     let io = read(dir, "io.stat", parse_io).ok().flatten();
     let state = read(dir, "cgroup.events", parse_state).ok().flatten();
-    let cpu_usec = read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default();
+    let cpu_usec = read_cpu_usec(dir);
     // Before Linux 5.13 it has no `full`, and says nothing here.
     let delay = read(dir, "cpu.pressure", parse_pressure).ok().flatten();
     let pressure = read(dir, "io.pressure", parse_pressure).ok().flatten();
@@ -256,6 +256,11 @@ pub(crate) fn read_activity(dir: &CgroupDir) -> Activity {
         is_frozen: state.unwrap_or_default().1,
         is_to_freeze: read(dir, "cgroup.freeze", parse_bytes).ok().flatten() == Some(Knob::STILL),
     }
+}
+
+/// Its processor time, in microseconds.
+pub(crate) fn read_cpu_usec(dir: &CgroupDir) -> u64 {
+    read(dir, "cpu.stat", parse_cpu).ok().flatten().unwrap_or_default()
 }
 
 /// Reads and parses one file of a cgroup.

@@ -10,7 +10,8 @@ use ctlmgr_model::{
 use glob::Pattern;
 
 use crate::cgroup::{
-    has_dying, read_activity, read_disks, read_group, read_memory, read_memory_pressure,
+    has_dying, read_activity, read_cpu_usec, read_disks, read_group, read_memory,
+    read_memory_pressure,
 };
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, walk};
@@ -214,7 +215,7 @@ impl Sensor {
         for (path, kind) in walk(&self.cgroups, &[])? {
             let Kind::Container(id) = kind else { continue };
             let Some(dir) = self.cgroups.open(&path)? else { continue };
-            members.cpu_usec.insert(id.clone(), read_activity(&dir).io.cpu_usec);
+            members.cpu_usec.insert(id.clone(), read_cpu_usec(&dir));
             if !path.is_of_user() {
                 let cpuset = self.cpuset(&path, &dir)?;
                 members.cpusets.extend(cpuset.map(|cpuset| (id.clone(), cpuset)));
