@@ -113,7 +113,7 @@ impl Kernel {
     /// One second passes: sets touch what they want, global reclaim makes room.
     pub fn tick(&mut self) {
         self.now = Millis(self.now.0 + 1000);
-        let cpu_usec = |sets: &[Set]| sets.iter().map(Set::cpu_usec).sum::<u64>();
+        let cpu_usec = |sets: &[Set]| sets.iter().map(|s| s.cpu_usec).sum::<u64>();
         let before = cpu_usec(&self.sets);
         let low_watermark = self.watermark();
         let fault_secs = self.fault_secs();
@@ -378,7 +378,7 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
     // Nobody waits for a processor here.
     let (cpu_wait_usec, cpu_wait_full_usec) = (Some(0), Some(0));
     let (read, reads) = (set.scanned, set.scanned.0 >> 17);
-    let io = Io { cpu_usec: set.cpu_usec(), read, reads, ..Io::default() };
+    let io = Io { cpu_usec: set.cpu_usec, read, reads, ..Io::default() };
     let (is_populated, rest) = (true, Activity::default());
     let activity = Activity {
         io,

@@ -63,10 +63,8 @@ pub struct Set {
     /// cent.
     pub(crate) stalled_usec: [u64; 2],
     pub(crate) stall_pct: [f64; 2],
-    /// Processor time of its own code, in microseconds.
-    pub(crate) user_usec: u64,
-    /// The same of the kernel, for its faults.
-    pub(crate) system_usec: u64,
+    /// Processor time, its own code's and the kernel's for its faults, in microseconds.
+    pub(crate) cpu_usec: u64,
 }
 
 impl Set {
@@ -98,8 +96,7 @@ impl Set {
             coming_back: Bytes::ZERO,
             stalled_usec: [0; 2],
             stall_pct: [0.0; 2],
-            user_usec: 0,
-            system_usec: 0,
+            cpu_usec: 0,
         }
     }
 
@@ -173,7 +170,7 @@ impl Set {
         self.swapped = self.swapped - back;
         let faults = back.0 / Bytes::PAGE.0;
         self.refaults += faults;
-        self.system_usec += faults * FAULT_CPU_USEC;
+        self.cpu_usec += faults * FAULT_CPU_USEC;
         self.resident = self.resident + amount;
     }
 
@@ -257,7 +254,7 @@ impl Set {
     }
 
     pub(crate) fn feel(&mut self) {
-        self.user_usec += whole(self.pace * USER_USEC_PER_SEC);
+        self.cpu_usec += whole(self.pace * USER_USEC_PER_SEC);
         // Threads wait independently of each other.
         let threads = f64::from(self.threads);
         let parts = [1.0 - self.pace.powf(threads), (1.0 - self.pace).powf(threads)];
@@ -265,11 +262,6 @@ impl Set {
             self.stalled_usec[i] += whole(part * 1e6);
             self.stall_pct[i] += (part * 100.0 - self.stall_pct[i]) / 5.0;
         }
-    }
-
-    /// Processor time, in microseconds.
-    pub(crate) fn cpu_usec(&self) -> u64 {
-        self.user_usec + self.system_usec
     }
 
     pub(crate) fn pressure(&self) -> Pressure {
