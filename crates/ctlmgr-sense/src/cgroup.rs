@@ -201,6 +201,12 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
     Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory, activity }))
 }
 
+/// Its page cache, shared memory without; none where that cannot be read.
+pub(crate) fn read_page_cache(dir: &CgroupDir) -> Bytes {
+    let stat = read(dir, "memory.stat", parse_stat).ok().flatten().unwrap_or_default();
+    Bytes(stat.active_file) + Bytes(stat.inactive_file)
+}
+
 /// Its memory alone.
 pub(crate) fn read_memory(dir: &CgroupDir) -> Result<Option<MemorySample>> {
     let Some(current) = read(dir, "memory.current", parse_bytes)? else { return Ok(None) };
@@ -264,7 +270,11 @@ pub(crate) fn read_cpu_usec(dir: &CgroupDir) -> u64 {
 }
 
 /// Reads and parses one file of a cgroup.
-fn read<T>(dir: &CgroupDir, name: &str, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>> {
+pub(crate) fn read<T>(
+    dir: &CgroupDir,
+    name: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>> {
     let Some(text) = dir.read(name)? else { return Ok(None) };
     match parse(&text) {
         Some(value) => Ok(Some(value)),

@@ -4,6 +4,7 @@
 //! read is a gap in the snapshot; what vanished is simply not in it.
 
 mod appear;
+mod bystander;
 pub mod cgroup;
 pub mod docker;
 mod facts;

@@ -9,17 +9,14 @@ use ctlmgr_model::{
 };
 use glob::Pattern;
 
+use crate::bystander::{is_small, noteworthy, stands_out};
 use crate::cgroup::{
     has_dying, read_activity, read_cpu_usec, read_disks, read_group, read_memory,
-    read_memory_pressure,
+    read_memory_pressure, read_page_cache,
 };
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, walk};
 use crate::workload::container;
-
-/// A bystander smaller than this, or than one part in [`SMALL`] of the machine, counts as part of the host.
-const NOTEWORTHY: Bytes = Bytes::mib(32);
-const SMALL: u64 = 256;
 
 /// Reads the host below a root.
 #[derive(Debug, Clone)]
@@ -272,8 +269,13 @@ impl Sensor {
         let host = read_machine(&self.host, &self.cgroups)?;
         let mut reading = Reading { cgroups: &self.cgroups, gaps: Vec::new() };
         let (mut workloads, mut bystanders) = (Vec::new(), Vec::new());
-        let mut alive = Vec::new();
+        let (mut alive, mut small) = (Vec::new(), Vec::new());
+        let least = noteworthy(host.mem_total);
         for (path, kind) in walk(&self.cgroups, &query.units)? {
+            if kind == Kind::Bystander && reading.is_small(&path, least) {
+                small.push(path);
+                continue;
+            }
             let Some(group) = reading.group(&path) else { continue };
             alive.push((path, group.memory.page_cache()));
             match kind {
@@ -283,14 +285,7 @@ impl Sensor {
                     source: Source::Unit(unit),
                     group,
                 }),
-                // However small, nothing is done without the system's manager; and who is protected stays in sight.
-                Kind::Bystander
-                    if is_noteworthy(&group.memory, host.mem_total)
-                        || group.memory.low > Bytes::ZERO
-                        || group.path.as_str() == "init.scope" =>
-                {
-                    bystanders.push(group);
-                }
+                Kind::Bystander if stands_out(&group, least) => bystanders.push(group),
                 Kind::Bystander => {}
             }
         }
@@ -303,7 +298,8 @@ impl Sensor {
             ours.flat_map(|g| g.path.ancestors()).filter(|path| !above.contains(path)).collect();
         let above_bystanders: Vec<Group> =
             beside.iter().filter_map(|path| reading.group(path)).collect();
-        let dead = self.dead(ancestors.iter().chain(&above_bystanders), &alive);
+        let slices = ancestors.iter().chain(&above_bystanders);
+        let dead = self.dead(slices, alive, &small);
         let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
         let is_mixed = false;
         Ok(Snapshot {
@@ -324,15 +320,22 @@ impl Sensor {
     fn dead<'a>(
         &self,
         slices: impl Iterator<Item = &'a Group>,
-        alive: &[(CgroupPath, Bytes)],
+        mut alive: Vec<(CgroupPath, Bytes)>,
+        small: &[CgroupPath],
     ) -> BTreeMap<CgroupPath, Bytes> {
-        let has_dying =
-            |g: &&Group| self.cgroups.open(&g.path).is_ok_and(|d| d.is_some_and(|d| has_dying(&d)));
+        let open = |path: &CgroupPath| self.cgroups.open(path).ok().flatten();
+        let has_dying = |g: &&Group| open(&g.path).is_some_and(|dir| has_dying(&dir));
+        let slices: Vec<&Group> = slices.filter(has_dying).collect();
+        if !slices.is_empty() {
+            let cached = |path| Some((path, read_page_cache(&open(path)?)));
+            alive
+                .extend(small.iter().filter_map(cached).map(|(path, cache)| (path.clone(), cache)));
+        }
         let of = |g: &Group| {
             let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
             (g.path.clone(), g.memory.page_cache() - below.map(|(_, cache)| *cache).sum())
         };
-        slices.filter(has_dying).map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
+        slices.into_iter().map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
     }
 
     /// What systemd-oomd watches, with how pressed it is now.
@@ -352,6 +355,11 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    /// Whether a bystander is so small that it counts as part of the host.
+    fn is_small(&self, path: &CgroupPath, least: Bytes) -> bool {
+        self.cgroups.open(path).is_ok_and(|dir| dir.is_some_and(|dir| is_small(&dir, least)))
+    }
+
     /// A cgroup; `None` if it vanished or could not be read, which is noted.
     fn group(&mut self, path: &CgroupPath) -> Option<Group> {
         let read = || match self.cgroups.open(path)? {
@@ -380,25 +388,42 @@ fn is_seen_below(stacked: &[(Disk, Moved)], below: &[(Disk, Moved)]) -> bool {
     })
 }
 
-/// Who was taken from is as large as before, or it would come and go with what it holds just then.
-fn is_noteworthy(memory: &MemorySample, total: Bytes) -> bool {
-    memory.current + (memory.swap - memory.swapcached) >= NOTEWORTHY.min(Bytes(total.0 / SMALL))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_counts_by_what_it_holds_and_has_in_swap_and_by_the_size_of_the_machine() {
-        let counts = |current, swap, swapcached, total| {
-            let [current, swap, swapcached] = [current, swap, swapcached].map(Bytes::mib);
-            let memory = MemorySample { current, swap, swapcached, ..MemorySample::default() };
-            is_noteworthy(&memory, Bytes::mib(total))
+    fn small_units_are_read_no_further_but_for_what_the_dead_hold_beside_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, file: &str, text: &str| {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+            std::fs::write(dir.path().join(path).join(file), text).unwrap();
         };
-        assert!(counts(32, 0, 0, 65_536) && !counts(31, 0, 0, 65_536));
-        assert!(counts(12, 20, 0, 65_536) && !counts(12, 20, 1, 65_536));
-        assert!(counts(8, 0, 0, 2048) && !counts(7, 0, 0, 2048));
+        let keys = "MemTotal MemFree Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty Writeback \
+                    Mapped Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
+        let line = |key| format!("{key}: 8388608 kB\n");
+        let lines: String = keys.split_whitespace().map(line).collect();
+        write("proc", "meminfo", &lines);
+        write("sys/fs/cgroup", "cgroup.controllers", "memory");
+        let group = |path: &str, held: u64, cache: u64| {
+            let path = format!("sys/fs/cgroup/{path}");
+            write(&path, "memory.current", &(held << 20).to_string());
+            write(&path, "memory.stat", &format!("inactive_file {}\n", cache << 20));
+        };
+        group("system.slice", 900, 100);
+        group("system.slice/large.service", 800, 40);
+        group("system.slice/small.service", 9, 5);
+        let sensor = Sensor::new(Host::fake(dir.path())).unwrap();
+        let read = || sensor.snapshot(Millis(1), &Query::default()).unwrap();
+        write("sys/fs/cgroup/system.slice", "cgroup.stat", "nr_dying_descendants 1\n");
+        let slice = CgroupPath::new("system.slice");
+        assert_eq!(read().dead, BTreeMap::from([(slice, Bytes::mib(55))]));
+        write("sys/fs/cgroup/system.slice", "cgroup.stat", "nr_dying_descendants 0\n");
+        write("sys/fs/cgroup/system.slice/small.service", "memory.stat", "not read\n");
+        let snapshot = read();
+        let names: Vec<_> = snapshot.bystanders.iter().map(|g| g.path.as_str()).collect();
+        assert_eq!(names, ["system.slice/large.service"]);
+        assert_eq!((snapshot.dead, snapshot.gaps), (BTreeMap::new(), Vec::new()));
     }
 
     #[test]
