@@ -265,7 +265,7 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
             memory.on_override = field.one_of("policy", &all)?;
         }
         "memory.bystanders.weight" => memory.bystanders.weight = field.weight()?,
-        "memory.bystanders.floor" => memory.bystanders.floor = field.bytes()?,
+        "memory.bystanders.floor" => memory.bystanders.floor = Some(field.bytes()?),
         "memory.bystanders.spared" => memory.bystanders.spared = field.patterns()?,
         "containers.manage" => settings.manage_containers = field.boolean()?,
         "units.manage" => settings.units = field.patterns()?,

@@ -167,14 +167,14 @@ pub const KEYS: &[Key] = &[
         "floor",
         "size",
         "\"16M\"",
-        "What each unit that ctlmgr does not manage keeps, as far as it makes use of it.",
+        "What each unit that ctlmgr does not manage keeps, as far as it makes use of it. Unless set, one part in 256 of a machine with less than 4 GiB.",
     ),
     key(
         "memory.bystanders",
         "spared",
         "list of patterns",
         "[\"ctlmgr*\", \"docker.*\", \"containerd.*\", \"dbus*\", \"ssh*\", \"systemd-*\", \"init.scope\"]",
-        "Units that are never limited or stopped, and keep a quarter of what they used of late.",
+        "Units that are never limited or stopped, and keep a quarter of what they used of late, or one part in 128 of the machine if that is less.",
     ),
     key(
         "starts",

@@ -94,9 +94,9 @@ impl Headroom {
 pub struct Bystanders {
     /// Their weight when memory is short.
     pub weight: Weight,
-    /// What each of them keeps in any case.
-    pub floor: Bytes,
-    /// Units that are never limited or stopped, and keep most of what they need.
+    /// What each of them keeps as far as it makes use of it; see [`Bystanders::floor_on`] where nothing is said.
+    pub floor: Option<Bytes>,
+    /// Units that are never limited or stopped, and keep a quarter of what they used of late.
     #[serde(with = "patterns")]
     pub spared: Vec<Pattern>,
 }
@@ -250,13 +250,21 @@ impl Default for MemorySettings {
     }
 }
 
+impl Bystanders {
+    /// The floor of each on a machine with so much memory: 16 MiB, or one part in 256 of one that has less than 4 GiB
+    /// (there are some ten such units on any machine).
+    pub fn floor_on(&self, total: Bytes) -> Bytes {
+        self.floor.unwrap_or(Bytes::mib(16).min(Bytes(total.0 / 256)))
+    }
+}
+
 impl Default for Bystanders {
     fn default() -> Self {
         let spared =
             ["ctlmgr*", "docker.*", "containerd.*", "dbus*", "ssh*", "systemd-*", "init.scope"];
         Bystanders {
             weight: Weight::DEFAULT,
-            floor: Bytes::mib(16),
+            floor: None,
             // A constant pattern that did not parse would show in the first test that runs.
             spared: spared.iter().filter_map(|p| Pattern::new(p).ok()).collect(),
         }

@@ -18,10 +18,14 @@ use ctlmgr_model::{Bytes, CgroupPath, Group, Knob, Percent, Snapshot};
 
 use crate::state::State;
 
+/// Slack of a small need is one part in so many, or [`LEAST`]: what a slice has beyond that protects those below as well.
+const SMALL: u64 = 8;
+const LEAST: Bytes = Bytes::mib(1);
+
 /// What a covering ancestor should hold, or `None` where it is well as it is.
 pub(crate) fn target(observed: Bytes, prior: Bytes, below: Bytes, step: Bytes) -> Option<Bytes> {
     let needed = prior + below;
-    let slack = needed.scaled(Percent(2)).max(step);
+    let slack = needed.scaled(Percent(2)).max(step.min(Bytes(needed.0 / SMALL))).max(LEAST);
     let roomy = (needed + slack).page_ceil();
     let is_short = observed < needed;
     let is_loose = observed > roomy + slack + slack;

@@ -54,7 +54,7 @@ pub(crate) fn parties<'a>(
         kind: VerdictKind::Bystander,
         group: g,
         workload: None,
-        entitlement: of_bystander(settings, g, &state.estimates[&g.id]),
+        entitlement: of_bystander(settings, snapshot.host.mem_total, g, &state.estimates[&g.id]),
         estimate: state.estimates[&g.id],
     });
     managed.chain(bystanders).collect()
@@ -62,13 +62,21 @@ pub(crate) fn parties<'a>(
 
 /// Who is spared keeps this much of what it used of late; of the rest it gives as others do, the more the colder it is.
 const SPARED: Percent = Percent(25);
+/// But no more than one part in so many of the machine: what dockerd uses does not shrink with it.
+const SPARED_OF: u64 = 128;
 
-fn of_bystander(settings: &Settings, group: &Group, estimate: &Estimate) -> Entitlement {
+fn of_bystander(
+    settings: &Settings,
+    total: Bytes,
+    group: &Group,
+    estimate: &Estimate,
+) -> Entitlement {
     let rules = &settings.memory.bystanders;
     let name = group.path.name();
     let is_spared = rules.spared.iter().any(|p| p.matches(name));
     let used = estimate.basis.max(estimate.demand);
-    let kept = if is_spared { used.scaled(SPARED) } else { Bytes::ZERO };
+    let most = Bytes(total.0 / SPARED_OF);
+    let kept = if is_spared { used.scaled(SPARED).min(most) } else { Bytes::ZERO };
     Entitlement {
         managed: true,
         weight: rules.weight,
@@ -76,7 +84,7 @@ fn of_bystander(settings: &Settings, group: &Group, estimate: &Estimate) -> Enti
         weight_from: "bystanders.weight".to_owned(),
         promise: None,
         promise_from: String::new(),
-        floor: rules.floor.max(kept),
+        floor: rules.floor_on(total).max(kept),
         floor_from: "bystanders.floor".to_owned(),
         complaints: Vec::new(),
     }
@@ -262,15 +270,23 @@ mod tests {
 
     #[test]
     fn who_is_spared_keeps_a_quarter_of_what_it_used_and_other_units_the_floor_of_the_settings() {
-        let settings = Settings::default();
-        let floor = |name: &str, held| {
+        let mut settings = Settings::default();
+        let floor_of = |settings: &Settings, total, name: &str, held| {
             let group = testing::group(name, 7, Bytes::mib(held));
             let workload = testing::container("w", 7, Bytes::mib(held), None);
             let estimate = testing::party(&workload, None, 100).estimate;
-            of_bystander(&settings, &group, &estimate).floor
+            of_bystander(settings, Bytes::mib(total), &group, &estimate).floor
         };
-        assert_eq!(floor("system.slice/docker.service", 400), Bytes::mib(100));
-        assert_eq!(floor("system.slice/backup.service", 400), settings.memory.bystanders.floor);
-        assert!(settings.memory.bystanders.floor < Bytes::mib(100));
+        let (docker, backup) = ("system.slice/docker.service", "system.slice/backup.service");
+        assert_eq!(floor_of(&settings, 65_536, docker, 400), Bytes::mib(100));
+        assert_eq!(floor_of(&settings, 65_536, backup, 400), Bytes::mib(16));
+        // A small machine has as many of them.
+        assert_eq!(floor_of(&settings, 2048, docker, 400), Bytes::mib(16));
+        assert_eq!(floor_of(&settings, 2048, backup, 400), Bytes::mib(8));
+        settings.memory.bystanders.floor = Some(Bytes::mib(20));
+        assert_eq!(
+            [docker, backup].map(|n| floor_of(&settings, 2048, n, 400)),
+            [Bytes::mib(20); 2]
+        );
     }
 }
