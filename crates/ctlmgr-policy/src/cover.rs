@@ -7,18 +7,19 @@
 //!
 //! # Algorithm
 //! For every ancestor: needed = prior + Σ protection of the managed workloads, and units, below it. Raise it
-//! to needed plus slack when it is below; lower it when it is far above. `prior` is what others
+//! to needed plus slack when it is below; lower it when it is far above. Slack is a fiftieth, or the dead band of a write but no more than an eighth:
+//! what a slice has beyond the need protects those below as well, which a small slice would be large for. `prior` is what others
 //! had set, or what units of others claim below if that is more, and what is too small to be looked at ([`crate::units`]): it is theirs and stays on top. An ancestor with nothing below it needs no cover.
 //!
 //! # Properties
-//! After the plan every ancestor is at least the sum of what ctlmgr protects below it; an administrator's
-//! value is never lowered.
+//! After the plan every ancestor is at least the sum of what ctlmgr protects below it, and no more than half more than that and 4 MiB; what was
+//! written stays while the need falls by less than its slack; an administrator's value is never lowered.
 
 use ctlmgr_model::{Bytes, CgroupPath, Group, Knob, Percent, Snapshot};
 
 use crate::state::State;
 
-/// Slack of a small need is one part in so many, or [`LEAST`]: what a slice has beyond that protects those below as well.
+/// Slack of a small need is no more than one part in so many, or [`LEAST`].
 const SMALL: u64 = 8;
 const LEAST: Bytes = Bytes::mib(1);
 
@@ -53,4 +54,28 @@ pub(crate) fn beside(ancestor: &Group, state: &State, snapshot: &Snapshot) -> By
     // What is ours is among what is below.
     let theirs = |g: &Group| state.prior(g, Knob::MemoryLow, g.memory.low);
     below(ancestor, claims.map(|g| (g, theirs(g).min(g.memory.current))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_need_is_covered_closely_and_what_was_written_stands_still(
+            observed in 0u64..4_000_000, prior in 0u64..200_000, below in 0u64..2_000_000, less in 0u64..2_000
+        ) {
+            let [observed, prior, below] = [observed, prior, below].map(|kib| Bytes(kib << 10));
+            let (needed, step) = (prior + below, Bytes::mib(8));
+            let to = target(observed, prior, below, step).unwrap_or(observed);
+            prop_assert!(to >= needed);
+            prop_assert!(to <= needed + Bytes(needed.0 / 2) + Bytes::mib(4), "{needed} by {to}");
+            if to != observed {
+                // By up to a sixteenth, which is less than the slack of a small one and of a large one.
+                let fallen = Bytes(below.0 - (below.0 / 16).min(needed.0 / 50) * less / 2_000);
+                prop_assert_eq!(target(to, prior, fallen, step), None);
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@
 //! dockerd and containerd were left 2 MiB, and the guest's agent answered no more.
 //!
 //! # Approach
-//! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late), as far as they need it, is
+//! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late; both less on a small machine), as far as they need it, is
 //! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less ([`crate::lent`]). What is too small to be looked at has a
 //! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
 //! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
