@@ -24,6 +24,10 @@ const BURST: &str = "burst";
 /// classes normal and low, on two processors that are short. Recorded before there was hardening by weight.
 const SQUEEZE: &str = "squeeze";
 
+/// Two hogs of 400 and 800 MiB, promised that, on a machine that shrinks from 1800 to 1300 MiB (guest, 6.12 with classic
+/// lists, weights alike). The only one in which it was read who waits for processors.
+const SHRINK: &str = "shrink";
+
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.jsonl.gz"))
 }
@@ -94,6 +98,11 @@ fn a_squeeze_is_decided_as_recorded() -> Result<()> {
     expect_as_recorded(SQUEEZE)
 }
 
+#[test]
+fn a_shrink_is_decided_as_recorded() -> Result<()> {
+    expect_as_recorded(SHRINK)
+}
+
 /// The sound plans of a recording, and how often anything was reclaimed.
 fn plans(name: &str) -> Result<(Vec<Plan>, usize)> {
     let (mut settings, mut plans) = (Settings::default(), Vec::new());
@@ -159,5 +168,30 @@ fn a_squeeze_costs_the_one_that_grows() -> Result<()> {
     let most = grown.max_by_key(|v| v.demand).ok_or("it never came")?;
     assert!(most.share.0 < most.demand.0 / 2, "{most:#?}");
     assert!(reclaims > 10, "the recording is of a host under pressure");
+    Ok(())
+}
+
+/// Both keep parts of what they need that are not far apart; and who waits longer for processors has the larger part.
+#[test]
+fn a_shrink_costs_both_alike() -> Result<()> {
+    let (plans, _) = plans(SHRINK)?;
+    let part = |plan: &Plan, name| {
+        verdict(plan, name).map(|v| v.share.0 as f64 / v.demand.0.max(1) as f64)
+    };
+    for plan in &plans {
+        let apart = (part(plan, "small")? - part(plan, "large")?).abs();
+        assert!(apart < 0.12, "{apart} at {:?}", plan.at);
+    }
+    let last = plans.last().ok_or("no plan")?;
+    assert!(part(last, "large")? < 0.97, "the recording is of a host under pressure");
+    let mut waited = BTreeMap::new();
+    for event in read(&file(SHRINK))? {
+        let Event::Decided { snapshot, .. } = event else { continue };
+        for workload in &snapshot.workloads {
+            let now = workload.group.activity.cpu_wait_usec.ok_or("it was not read")?;
+            waited.insert(workload.name.0.clone(), now);
+        }
+    }
+    assert!(waited.values().all(|usec| *usec > 10_000_000), "{waited:?}");
     Ok(())
 }
