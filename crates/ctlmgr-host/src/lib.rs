@@ -245,8 +245,8 @@ impl CgroupDir {
 /// Most of what the kernel tells in one file of a cgroup.
 const PAGE: usize = 4096;
 
-/// The whole text of a file. Those of the kernel say that they are empty, and whoever believes it asks for the size
-/// first and then for a few bytes at a time: of `memory.stat` eleven calls in place of two.
+/// The whole text of a file. Those of the kernel say that they are empty, and whoever asks for the size first and believes it
+/// reads a few bytes at a time.
 fn read_whole(file: File) -> io::Result<String> {
     let mut text = String::with_capacity(PAGE);
     file.take(u64::MAX).read_to_string(&mut text)?;

@@ -72,8 +72,8 @@ mod tests {
             prop_assert!(to >= needed);
             prop_assert!(to <= needed + Bytes(needed.0 / 2) + Bytes::mib(4), "{needed} by {to}");
             if to != observed {
-                // By up to a sixteenth, which is less than the slack of a small one and of a large one.
-                let fallen = Bytes(below.0 - (below.0 / 16).min(needed.0 / 50) * less / 2_000);
+                // By up to a fiftieth, which is no more than any slack.
+                let fallen = Bytes(below.0 - below.0.min(needed.0 / 50) * less / 2_000);
                 prop_assert_eq!(target(to, prior, fallen, step), None);
             }
         }

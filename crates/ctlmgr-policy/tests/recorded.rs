@@ -171,7 +171,7 @@ fn a_squeeze_costs_the_one_that_grows() -> Result<()> {
     Ok(())
 }
 
-/// Both keep parts of what they need that are not far apart; and who waits longer for processors has the larger part.
+/// Both keep parts of what they need that are not far apart, and it was read how long they wait for processors.
 #[test]
 fn a_shrink_costs_both_alike() -> Result<()> {
     let (plans, _) = plans(SHRINK)?;
