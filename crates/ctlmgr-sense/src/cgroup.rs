@@ -201,10 +201,13 @@ pub fn read_group(dir: &CgroupDir) -> Result<Option<Group>> {
     Ok(Some(Group { path: dir.cgroup().clone(), id: dir.id(), memory, activity }))
 }
 
-/// Its page cache, shared memory without; none where that cannot be read.
-pub(crate) fn read_page_cache(dir: &CgroupDir) -> Bytes {
-    let stat = read(dir, "memory.stat", parse_stat).ok().flatten().unwrap_or_default();
-    Bytes(stat.active_file) + Bytes(stat.inactive_file)
+/// Its page cache, shared memory without; none of one that vanished.
+///
+/// # Errors
+/// A file that is there but cannot be read or understood.
+pub(crate) fn read_page_cache(dir: &CgroupDir) -> Result<Bytes> {
+    let stat = read(dir, "memory.stat", parse_stat)?.unwrap_or_default();
+    Ok(Bytes(stat.active_file) + Bytes(stat.inactive_file))
 }
 
 /// Its memory alone.

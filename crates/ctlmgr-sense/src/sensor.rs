@@ -327,9 +327,15 @@ impl Sensor {
         let has_dying = |g: &&Group| open(&g.path).is_some_and(|dir| has_dying(&dir));
         let slices: Vec<&Group> = slices.filter(has_dying).collect();
         if !slices.is_empty() {
-            let cached = |path| Some((path, read_page_cache(&open(path)?)));
-            alive
-                .extend(small.iter().filter_map(cached).map(|(path, cache)| (path.clone(), cache)));
+            let cached = |path: &CgroupPath| {
+                let dir = open(path)?;
+                Some(read_page_cache(&dir).map(|cache| (path.clone(), cache)))
+            };
+            // What one holds and cannot be read would pass for what the dead hold, which is the first to be taken.
+            let Ok(cached) = small.iter().filter_map(cached).collect::<Result<Vec<_>>>() else {
+                return BTreeMap::new();
+            };
+            alive.extend(cached);
         }
         let of = |g: &Group| {
             let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
@@ -424,6 +430,8 @@ mod tests {
         let names: Vec<_> = snapshot.bystanders.iter().map(|g| g.path.as_str()).collect();
         assert_eq!(names, ["system.slice/large.service"]);
         assert_eq!((snapshot.dead, snapshot.gaps), (BTreeMap::new(), Vec::new()));
+        write("sys/fs/cgroup/system.slice", "cgroup.stat", "nr_dying_descendants 1\n");
+        assert_eq!(read().dead, BTreeMap::new(), "what cannot be read is nobody's to be taken");
     }
 
     #[test]
