@@ -191,6 +191,8 @@ pub(crate) fn estimate(
     let progress = last.progress.next(passed, running, waited, says);
     let burden = prices.burden(progress, rate);
     let lost = waited.map(|waited| progress.lost(waited, prices.unseen));
+    let back = if rate >= MISSED { refaults.saturating_sub(last.refaults) } else { 0 };
+    let back = Bytes(back.saturating_mul(Bytes::PAGE.0));
     Estimate {
         at,
         demand,
@@ -210,7 +212,7 @@ pub(crate) fn estimate(
         low_events: Some(memory.events.low),
         is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
             || rate >= MISSED,
-        lent: last.lent.next(passed, rate >= MISSED, look.contended_ago),
+        lent: last.lent.next(passed, back, look.contended_ago),
     }
 }
 

@@ -14,14 +14,17 @@
 //! some soon after it was lent (within [`SOON`] times the pause) has been lent too early, and the pause is twice as long from then on, up to
 //! [`LONGEST`]. What was lent while memory was contended stays so until it was not for [`REST`]: a host may be at the border of that.
 //!
+//! What came back is kept beside the floor, by half less per [`USED`]: who is called needs more than a floor at once, and the kernel takes
+//! of each in proportion to what it has beyond its protection, so half of what a small unit has just read goes again before it has answered.
+//!
 //! # Properties
 //! All of the floor where there was no contention for [`REST`], and at the first look at which something is missed; never more of it than a look before as long as nothing is; of who is called
 //! at any regular interval up to [`LONGEST`] nothing is lent any more after some calls, or a call comes long after it was lent.
 
-use ctlmgr_model::Millis;
+use ctlmgr_model::{Bytes, Millis};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::kept;
+use crate::demand::{kept, lifted};
 use crate::scene::REST;
 
 /// A floor holds for so long, at first, after something was missed.
@@ -29,6 +32,8 @@ const PAUSE: Millis = Millis(2_000);
 const LONGEST: Millis = Millis(600_000);
 /// Half of what is left of it is lent after so long: an eighth is kept after eight seconds, as shares are to settle within ten.
 const FADE: Millis = Millis(2_000);
+/// Half of what came back is not kept any more after so long: a call of an engine that has to wait for disk takes some seconds.
+const USED: Millis = Millis(4_000);
 /// What is missed after so many pauses was lent for long enough to be worth it.
 const SOON: u64 = 8;
 
@@ -39,28 +44,37 @@ pub(crate) struct Lent {
     quiet: Millis,
     /// The pause, once it is not [`PAUSE`].
     pause: Option<Millis>,
+    /// What came back of late while memory was contended, and may be needed once more.
+    #[serde(default)]
+    back: Bytes,
 }
 
 impl Lent {
-    /// After `passed`, in which pages were missed or were not, where memory was contended so long before.
-    pub(crate) fn next(self, passed: Millis, is_missing: bool, contended: Option<Millis>) -> Lent {
-        let Lent { quiet, pause } = self;
+    /// After `passed`, in which `missed` came back, where memory was contended so long before.
+    pub(crate) fn next(self, passed: Millis, missed: Bytes, contended: Option<Millis>) -> Lent {
+        let Lent { quiet, pause, back } = self;
         let Some(ago) = contended.filter(|ago| *ago < REST) else {
-            return Lent { quiet: Millis(0), pause };
+            return Lent { pause, ..Lent::default() };
         };
-        if !is_missing {
+        let back = lifted(back, kept(passed, USED)) + missed;
+        if missed == Bytes::ZERO {
             let more = if ago == Millis(0) { passed.0 } else { 0 };
-            return Lent { quiet: Millis(quiet.0.saturating_add(more)), pause };
+            return Lent { quiet: Millis(quiet.0.saturating_add(more)), pause, back };
         }
         let was = self.pause();
         let is_early = quiet >= was && quiet.0 < was.0.saturating_mul(SOON);
         let longer = Millis(was.0.saturating_mul(2)).min(LONGEST);
-        Lent { quiet: Millis(0), pause: if is_early { Some(longer) } else { pause } }
+        Lent { quiet: Millis(0), pause: if is_early { Some(longer) } else { pause }, back }
     }
 
     /// The part of its floor that is kept for it, 0–1.
     pub(crate) fn kept(self) -> f64 {
         kept(self.quiet.since(self.pause()), FADE)
+    }
+
+    /// What is kept for it beside that.
+    pub(crate) fn back(self) -> Bytes {
+        self.back
     }
 
     fn pause(self) -> Millis {
@@ -74,11 +88,13 @@ mod tests {
     use proptest::prelude::*;
 
     const SECOND: Millis = Millis(1000);
+    /// What came back within one look.
+    const SOME: Bytes = Bytes::mib(1);
     /// Memory is contended.
     const NOW: Option<Millis> = Some(Millis(0));
 
     fn quiet(from: Lent, secs: u64) -> Lent {
-        (0..secs).fold(from, |lent, _| lent.next(SECOND, false, NOW))
+        (0..secs).fold(from, |lent, _| lent.next(SECOND, Bytes::ZERO, NOW))
     }
 
     #[test]
@@ -87,28 +103,51 @@ mod tests {
         assert_eq!(quiet(Lent::default(), 4).kept(), 0.5);
         let lent = quiet(Lent::default(), 12);
         assert!(lent.kept() < 0.04, "{}", lent.kept());
-        assert_eq!(lent.next(SECOND, true, NOW).kept(), 1.0);
-        let lately = lent.next(SECOND, false, Some(SECOND));
+        assert_eq!(lent.next(SECOND, SOME, NOW).kept(), 1.0);
+        let lately = lent.next(SECOND, Bytes::ZERO, Some(SECOND));
         assert_eq!(lately, lent, "memory may be contended again soon");
-        assert_eq!(lent.next(SECOND, false, Some(REST)).kept(), 1.0, "nobody needs it");
-        assert_eq!(lent.next(SECOND, false, None).kept(), 1.0);
+        assert_eq!(lent.next(SECOND, Bytes::ZERO, Some(REST)).kept(), 1.0, "nobody needs it");
+        assert_eq!(lent.next(SECOND, Bytes::ZERO, None).kept(), 1.0);
     }
 
     #[test]
     fn what_is_missed_long_after_was_not_lent_too_early() {
-        let missed = quiet(Lent::default(), 30).next(SECOND, true, NOW);
+        let missed = quiet(Lent::default(), 30).next(SECOND, SOME, NOW);
         assert_eq!(missed.pause, None);
-        let early = quiet(Lent::default(), 10).next(SECOND, true, NOW);
+        let early = quiet(Lent::default(), 10).next(SECOND, SOME, NOW);
         assert_eq!(early.pause, Some(Millis(4_000)));
         assert_eq!(quiet(early, 4).kept(), 1.0);
     }
 
+    #[test]
+    fn what_came_back_is_kept_beside_the_floor_for_a_while() {
+        let called = [5, 3].map(Bytes::mib).into_iter();
+        let lent = called.fold(Lent::default(), |lent, back| lent.next(SECOND, back, NOW));
+        assert!(lent.back() > Bytes::mib(7) && lent.back() <= Bytes::mib(8), "{lent:?}");
+        let later = quiet(lent, 4).back();
+        assert!(later > Bytes::mib(3) && later <= Bytes::mib(4), "{later}");
+        assert_eq!(quiet(lent, 120).back(), Bytes::ZERO);
+        assert_eq!(lent.next(SECOND, Bytes::ZERO, None).back(), Bytes::ZERO, "nobody takes any");
+    }
+
     proptest! {
+        /// However much came back, and whenever.
+        #[test]
+        fn no_more_is_kept_beside_a_floor_than_came_back(
+            looks in proptest::collection::vec((1u64..100_000, 0u64..u64::MAX), 0..40)
+        ) {
+            let next = |(lent, all): (Lent, Bytes), (passed, back): &(u64, u64)| {
+                (lent.next(Millis(*passed), Bytes(*back), NOW), all + Bytes(*back))
+            };
+            let (lent, all) = looks.iter().fold((Lent::default(), Bytes::ZERO), next);
+            prop_assert!(lent.back() <= all, "{lent:?} {all}");
+        }
+
         #[test]
         fn never_more_than_a_look_before_while_nothing_is_missed(
             calls in proptest::collection::vec(0u64..100, 0..10), secs in 1u64..100
         ) {
-            let called = |lent, secs: &u64| quiet(lent, *secs).next(SECOND, true, NOW);
+            let called = |lent, secs: &u64| quiet(lent, *secs).next(SECOND, SOME, NOW);
             let mut lent = calls.iter().fold(Lent::default(), called);
             prop_assert_eq!(lent.kept(), 1.0);
             for _ in 0..secs {
@@ -121,7 +160,7 @@ mod tests {
         /// A unit that is called at a regular interval, by a monitor say.
         #[test]
         fn who_is_called_regularly_is_lent_nothing_of_or_for_long(interval in 1u64..600) {
-            let call = |lent: Lent| quiet(lent, interval - 1).next(SECOND, true, NOW);
+            let call = |lent: Lent| quiet(lent, interval - 1).next(SECOND, SOME, NOW);
             let lent = (0..12).fold(Lent::default(), |lent, _| call(lent));
             let before = quiet(lent, interval - 1);
             let is_long = before.quiet.0 >= lent.pause().0 * SOON;
