@@ -290,8 +290,10 @@ impl Results<'_> {
                 if steps.iter().all(|s| s.writes == 0) {
                     continue;
                 }
-                let shown =
-                    |s: &Settling| format!("{} / {:.1} / {}", s.writes, s.last_secs, s.turns);
+                let shown = |s: &Settling| {
+                    let Settling { writes, last_secs, last_of, turns } = s;
+                    format!("{writes} / {last_secs:.1} {last_of} / {turns}")
+                };
                 let shown: Vec<String> = steps.iter().map(shown).collect();
                 writeln!(rows, "| {name} | {} | {} |", n + 1, shown.join(", "))?;
             }
@@ -299,7 +301,7 @@ impl Results<'_> {
         if !rows.is_empty() {
             writeln!(
                 out,
-                "\n| policy | run | after each step: writes of memory.low and memory.min / the last of more than 5 %, s / most turns of one in ten seconds |\n|---|---|---|\n{rows}"
+                "\n| policy | run | after each step: writes of memory.low and memory.min / the last of more than 5 %, s, and whose / most turns of one in ten seconds |\n|---|---|---|\n{rows}"
             )?;
         }
         Ok(())

@@ -12,12 +12,14 @@ const NOTEWORTHY: u64 = 5;
 const SETTLED_USEC: u64 = 10_000_000;
 
 /// What ctlmgr wrote after one change.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settling {
     /// Writes of memory.low and memory.min.
     pub writes: usize,
     /// When the last one came that changed a knob noticeably, in seconds after the change.
     pub last_secs: f64,
+    /// Whose that was: the name of its cgroup.
+    pub last_of: String,
     /// How often one knob changed its direction within ten seconds, at most.
     pub turns: usize,
 }
@@ -32,7 +34,7 @@ pub fn of(record: &Record) -> Vec<Settling> {
 
 fn between(from: u64, to: u64, all: &[Written]) -> Settling {
     let writes: Vec<&Written> = all.iter().filter(|w| (from..to).contains(&w.at_usec)).collect();
-    let last = writes.iter().filter(|w| w.is_noteworthy()).map(|w| w.at_usec).max();
+    let last = writes.iter().filter(|w| w.is_noteworthy()).max_by_key(|w| w.at_usec);
     let mut ways: BTreeMap<&str, Vec<bool>> = BTreeMap::new();
     for w in writes.iter().filter(|w| w.at_usec - from < SETTLED_USEC) {
         ways.entry(&w.knob).or_default().push(w.to > w.from);
@@ -40,7 +42,8 @@ fn between(from: u64, to: u64, all: &[Written]) -> Settling {
     let turns = |ways: &Vec<bool>| ways.windows(2).filter(|pair| pair[0] != pair[1]).count();
     Settling {
         writes: writes.len(),
-        last_secs: last.map_or(0.0, |at| (at - from) as f64 / 1e6),
+        last_secs: last.map_or(0.0, |w| (w.at_usec - from) as f64 / 1e6),
+        last_of: last.map_or(String::new(), |w| w.name().to_owned()),
         turns: ways.values().map(turns).max().unwrap_or(0),
     }
 }
@@ -65,6 +68,13 @@ impl Written {
             from: number("F_FROM")?,
             to: number("F_TO")?,
         })
+    }
+
+    fn name(&self) -> &str {
+        let path = self.knob.split(' ').next().unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        // Of a container's id that is enough.
+        name.get(..20).unwrap_or(name)
     }
 
     fn is_noteworthy(&self) -> bool {
@@ -96,7 +106,9 @@ mod tests {
             write(121, "/a", 360, 100),
         ];
         let found = of(&Record { data });
-        assert_eq!(found[0], Settling { writes: 5, last_secs: 4.0, turns: 2 });
-        assert_eq!(found[1], Settling { writes: 1, last_secs: 1.0, turns: 0 });
+        let last_of = "a".to_owned();
+        let first = Settling { writes: 5, last_secs: 4.0, last_of: last_of.clone(), turns: 2 };
+        assert_eq!(found[0], first);
+        assert_eq!(found[1], Settling { writes: 1, last_secs: 1.0, last_of, turns: 0 });
     }
 }
