@@ -20,7 +20,7 @@
 //! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
 //! needs, so only the time in which it did not wait counts: page cache that was taken long ago is of no working set to
 //! the kernel when it comes back, and its owner would lose its claim because it was robbed of it. Who waits for half of
-//! its time still loses it, in twice the time. Of units and containers that nobody manages no more than a floor is kept ([`crate::units`]), so
+//! its time still loses it, in twice the time. Of units and containers that nobody manages no more is kept than a floor and what came back of late ([`crate::units`]), so
 //! what the kernel has taken from them and they do not ask for again is a claim that nobody makes use of: theirs falls
 //! within seconds ([`UNKEPT_HALF_LIFE`]). With a minute dockerd was owed 73 MiB where it lived by 20, and the shares of
 //! everybody else were short by the difference.

@@ -18,7 +18,7 @@
 //! of each in proportion to what it has beyond its protection, so half of what a small unit has just read goes again before it has answered.
 //!
 //! # Properties
-//! All of the floor where there was no contention for [`REST`], and at the first look at which something is missed; never more of it than a look before as long as nothing is; of who is called
+//! No more is kept beside a floor than came back. All of the floor where there was no contention for [`REST`], and at the first look at which something is missed; never more of it than a look before as long as nothing is; of who is called
 //! at any regular interval up to [`LONGEST`] nothing is lent any more after some calls, or a call comes long after it was lent.
 
 use ctlmgr_model::{Bytes, Millis};

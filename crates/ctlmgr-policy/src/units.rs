@@ -8,15 +8,16 @@
 //!
 //! # Approach
 //! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late; both less on a small machine), as far as they need it, is
-//! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less ([`crate::lent`]). What is too small to be looked at has a
+//! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less, and of who is called
+//! what came back to it beside it, up to its share ([`crate::lent`]). What is too small to be looked at has a
 //! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
 //! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
 //! not written.
 //!
 //! # Properties
 //! Nothing where memory.low is ignored, for what a user's manager runs (it sets its slices back), or for who has a
-//! memory.low of somebody else; no more than twice the smaller of share and floor, or what is left of that, and [`ROUND`]; what moves by less is
-//! not written; at least the smaller of share, floor and [`LEAST`].
+//! memory.low of somebody else; no more than twice what is left of the floor with what came back, and [`ROUND`], nor than the share, a part in [`BEYOND`]
+//! of that, and [`ROUND`]; what moves by less is not written; at least the smaller of share, floor and [`LEAST`].
 
 use ctlmgr_model::{Bytes, Group, Knob, Snapshot, VerdictKind};
 
@@ -27,6 +28,8 @@ use crate::state::State;
 
 /// Amounts are multiples of this.
 const ROUND: Bytes = Bytes::mib(4);
+/// What stays as it is exceeds its share by no more than one part in so many of that, and [`ROUND`].
+const BEYOND: u64 = 8;
 /// So much of a floor is kept even of who makes no use of it: the kernel left units 2 MiB, and nothing answered.
 const LEAST: Bytes = Bytes::mib(4);
 /// What is too small to be looked at is taken for no more than this, or one part in so many of the machine.
@@ -67,27 +70,36 @@ pub(crate) fn kept<'a>(
         let lent = k.party.estimate.lent;
         let floor = k.share.min(k.party.entitlement.floor);
         let kept = lifted(floor, lent.kept()).max(floor.min(LEAST));
-        let back = lent.back().min(k.share - k.room - kept);
-        let said = match (floor - kept, back) {
-            (Bytes::ZERO, Bytes::ZERO) => String::new(),
-            (Bytes::ZERO, back) => format!(", and {back} that it missed of late"),
-            (lent, _) => format!("; it misses nothing, so {lent} of that are lent out"),
-        };
+        let most = (k.share - k.room).max(kept);
+        let least = (kept + lent.back()).min(most);
         Wanted {
             group: k.party.group,
-            amount: steady(k.party.group.memory.low, kept + back),
+            amount: steady(k.party.group.memory.low, least, most),
             is_said: true,
-            why: format!("nobody manages it: its floor, as far as it needs that{said}"),
+            why: why(floor - kept, least - kept),
         }
     };
     all.iter().filter(is_meant).map(wanted).collect()
 }
 
-/// The amount to have where there is `now` and `least` is needed.
-fn steady(now: Bytes, least: Bytes) -> Bytes {
-    // Twice, because the floor of a spared unit rises with a burst and falls soon after.
-    let enough = least.max(ROUND);
-    let is_well = now >= least && now <= enough + enough;
+fn why(lent: Bytes, back: Bytes) -> String {
+    let lent = match lent {
+        Bytes::ZERO => String::new(),
+        lent => format!(", but for {lent} that are lent out while it misses nothing"),
+    };
+    let back = match back {
+        Bytes::ZERO => String::new(),
+        back => format!(", and {back} that it missed of late"),
+    };
+    format!("nobody manages it: its floor, as far as it needs that{lent}{back}")
+}
+
+/// The amount to have where there is `now`, `least` is needed and its share lets it have `most`.
+fn steady(now: Bytes, least: Bytes, most: Bytes) -> Bytes {
+    // Twice, because the floor of a spared unit rises with a burst and falls soon after. A share moves by little each second.
+    let base = least.max(ROUND);
+    let enough = (base + base).min(most + Bytes(most.0 / BEYOND) + ROUND);
+    let is_well = now >= least && now <= enough;
     if is_well { now } else { Bytes(least.0.next_multiple_of(ROUND.0)) }
 }
 
@@ -195,6 +207,37 @@ mod tests {
     }
 
     #[test]
+    fn who_is_called_every_ten_seconds_is_written_to_twice_for_each() {
+        let calls: Vec<_> = (10..100).step_by(10).map(|second| (second, 15_000)).collect();
+        let lows = lows_of_called(100, &calls, None);
+        let within = |from: u64| lows.iter().filter(move |(at, _)| (from..from + 10).contains(at));
+        assert!((30..90).step_by(10).all(|from| within(from).count() <= 2), "{lows:?}");
+    }
+
+    #[test]
+    fn what_came_back_is_protected_no_further_than_the_share_when_that_falls() {
+        let mut snapshot = pressed(LruFlavour::Classic);
+        let mut state = State::default();
+        for second in 0..40 {
+            snapshot.at = Millis(second * 1000);
+            snapshot.bystanders[0].memory.refault_anon += 20_000;
+            // A heavier one comes.
+            let web = &mut snapshot.workloads[0].group.memory;
+            if second == 20 {
+                (web.anon, web.current) = (web.anon + MIB(400), web.current + MIB(400));
+            }
+            let (plan, _) = decide(&settings(), state.clone(), &snapshot);
+            let (written, next) = low(&snapshot, state);
+            keep(&mut snapshot, &written);
+            state = next;
+            let docker = plan.verdicts.iter().find(|v| v.name.0 == "docker.service");
+            let share = docker.unwrap().share;
+            let kept = snapshot.bystanders[0].memory.low;
+            assert!(kept <= share + Bytes(share.0 / BEYOND) + ROUND, "{second}: {kept} of {share}");
+        }
+    }
+
+    #[test]
     fn where_memory_low_is_heeded_units_keep_their_floor() {
         let (ignored, _) = low(&pressed(LruFlavour::Mglru), State::default());
         assert!(ignored.keys().all(|path| path.starts_with("a.slice")), "{ignored:?}");
@@ -211,14 +254,16 @@ mod tests {
         /// What is written is enough and not twice too much, and a need that moves by little moves nothing.
         #[test]
         fn a_floor_is_covered_closely_and_stands_still(
-            now in 0u64..200_000, least in 0u64..100_000, more in 0u64..20
+            now in 0u64..200_000, least in 0u64..100_000, more in 0u64..20, left in 0u64..100_000
         ) {
-            let [now, least] = [now, least].map(|kib| Bytes(kib << 10));
-            let kept = steady(now, least);
+            let [now, least, left] = [now, least, left].map(|kib| Bytes(kib << 10));
+            let most = least + left;
+            let kept = steady(now, least, most);
             prop_assert!(kept >= least && kept <= least.max(ROUND) + least.max(ROUND));
-            let little_more = Bytes(least.0 + least.0 * more / 100);
-            let after = steady(kept, little_more);
-            prop_assert_eq!(steady(after, least), after, "it does not swing");
+            prop_assert!(kept <= most + Bytes(most.0 / BEYOND) + ROUND, "{kept} of {most}");
+            let little_more = Bytes(least.0 + least.0 * more / 100).min(most);
+            let after = steady(kept, little_more, most);
+            prop_assert_eq!(steady(after, least, most), after, "it does not swing");
         }
     }
 

@@ -1,6 +1,6 @@
 //! How well the simulated kernel fits the guest: the scene `sizes` of `cargo xtask bench memory`,
 //! 400 and 800 MiB under 200 to 1000 MiB of outside pressure on 2 GiB, beside what was measured
-//! (benches/RESULTS.md, means of three runs).
+//! (benches/results/memory-under-pressure.md, means of three runs).
 //!
 //! `cargo test -p ctlmgr-testkit --test calibration -- --nocapture` prints both.
 

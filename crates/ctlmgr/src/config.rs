@@ -53,7 +53,8 @@ pub(crate) fn show(root: &Path, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// One line per leaf: `memory.headroom.percent = 5`.
+/// One line per leaf: `memory.headroom.percent = 5`. What depends on the machine unless it is set has one, too, but not each field that a
+/// rule leaves out.
 fn flatten(prefix: &str, value: &Value, lines: &mut Vec<String>) {
     let below =
         |key: &str| if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") };
@@ -62,7 +63,27 @@ fn flatten(prefix: &str, value: &Value, lines: &mut Vec<String>) {
         Value::Array(list) if list.iter().any(Value::is_object) => {
             list.iter().enumerate().for_each(|(i, v)| flatten(&format!("{prefix}[{i}]"), v, lines));
         }
-        Value::Null => {}
+        Value::Null if prefix.contains('[') => {}
+        Value::Null => lines.push(format!("{prefix} is not set")),
         leaf => lines.push(format!("{prefix} = {leaf}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flatten;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_not_set_is_shown_but_not_of_each_rule() {
+        let settings = json!({
+            "memory": {"floor": null, "weight": 100},
+            "rules": [{"name": "web", "weight": null}],
+        });
+        let mut lines = Vec::new();
+        flatten("", &settings, &mut lines);
+        let expected =
+            ["memory.floor is not set", "memory.weight = 100", "rules[0].name = \"web\""];
+        assert_eq!(lines, expected);
     }
 }
