@@ -66,7 +66,9 @@ impl Machine {
         let directory = tempfile::tempdir()?;
         let console = super::image::cache()?.join("console.log");
         let log = File::create(directory.path().join("qemu.log"))?;
-        let child = Command::new("qemu-system-x86_64")
+        // However this program ends, a guest does not stay behind and take two processors from whatever runs next.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"])
             .args(words(image, disks, accelerator, &console))
             .args(shape.words(accelerator))
             .args(
