@@ -93,7 +93,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_see
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "show" -d 'Show all settings in force, defaults included'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "show" -d 'Show all settings in force, defaults included, as a file that would set them'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from check" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from check" -l json -d 'Print JSON instead of text'
@@ -102,7 +102,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_su
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from show" -l json -d 'Print JSON instead of text'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show all settings in force, defaults included'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show all settings in force, defaults included, as a file that would set them'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -l socket -d 'Socket of the daemon' -r -F
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand doctor" -l json -d 'Print JSON instead of text'
@@ -321,7 +321,7 @@ complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology coalesce bench place help" -f -a "place" -d 'Workloads on L3 domains'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and not __fish_seen_subcommand_from status why plan what-if record replay diff revert mode weight config doctor memory queue profile docker batch topology coalesce bench place help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Say everything that is wrong, with file, line and key. Exit status 2 if anything is'
-complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Show all settings in force, defaults included'
+complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Show all settings in force, defaults included, as a file that would set them'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from memory" -f -a "top" -d 'Show who needs, keeps and misses what, again and again'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from memory" -f -a "plan" -d 'Divide a capacity among workloads by weight, and nothing else'
 complete -c ctlmgr -n "__fish_ctlmgr_using_subcommand help; and __fish_seen_subcommand_from queue" -f -a "watch" -d 'Show it again at every change'

@@ -9,6 +9,7 @@ mod field;
 mod fragment;
 mod keys;
 mod rules;
+mod text;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use ctlmgr_model::{Bytes, Settings};
 
 pub use keys::{KEYS, Key};
+pub use text::text;
 
 /// Directories of fragments below the root, weakest first.
 pub const DIRECTORIES: [&str; 3] =

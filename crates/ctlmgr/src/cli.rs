@@ -209,7 +209,7 @@ pub struct WhatIf {
 pub enum ConfigCommand {
     /// Say everything that is wrong, with file, line and key. Exit status 2 if anything is.
     Check,
-    /// Show all settings in force, defaults included.
+    /// Show all settings in force, defaults included, as a file that would set them.
     Show,
 }
 
