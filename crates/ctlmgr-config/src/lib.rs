@@ -9,7 +9,7 @@ mod field;
 mod fragment;
 mod keys;
 mod rules;
-mod text;
+mod to_toml;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use ctlmgr_model::{Bytes, Settings};
 
 pub use keys::{KEYS, Key};
-pub use text::text;
+pub use to_toml::to_toml;
 
 /// Directories of fragments below the root, weakest first.
 pub const DIRECTORIES: [&str; 3] =

@@ -45,7 +45,7 @@ pub(crate) fn show(root: &Path, json: bool) -> Result<u8, Failure> {
     if json {
         print_json(&settings)?;
     } else {
-        ctlmgr_config::text(&settings)?.lines().for_each(show::line);
+        ctlmgr_config::to_toml(&settings)?.lines().for_each(show::line);
     }
     Ok(0)
 }

@@ -18,7 +18,7 @@ type Said = (&'static str, String, Value);
 ///
 /// # Errors
 /// None is known; TOML could not write a value.
-pub fn text(settings: &Settings) -> Result<String, Error> {
+pub fn to_toml(settings: &Settings) -> Result<String, Error> {
     let mut said = memory(&settings.memory)?;
     said.extend(starts(&settings.starts)?);
     said.extend(place(&settings.place)?);

@@ -1,6 +1,6 @@
 //! What `ctlmgr config show` prints says the same settings again.
 
-use ctlmgr_config::{Fragment, KEYS, parse, text};
+use ctlmgr_config::{Fragment, KEYS, parse, to_toml};
 use ctlmgr_model::{Origin, Settings};
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn read(text: &str) -> Settings {
 
 #[test]
 fn each_key_is_shown_by_its_name() {
-    let text = text(&Settings::default()).unwrap();
+    let text = to_toml(&Settings::default()).unwrap();
     for key in KEYS.iter().filter(|key| key.table != "rule" && key.name != "*") {
         let table = text.split(&format!("[{}]\n", key.table)).nth(1).unwrap();
         let table = table.split("\n[").next().unwrap();
@@ -54,7 +54,7 @@ weight = 7
 managed = false
 "#,
     );
-    assert_eq!(read(&text(&settings).unwrap()), settings);
+    assert_eq!(read(&to_toml(&settings).unwrap()), settings);
 }
 
 proptest! {
@@ -72,6 +72,6 @@ proptest! {
             hundredths / 100, hundredths % 100,
         );
         let settings = read(&written);
-        prop_assert_eq!(read(&text(&settings).unwrap()), settings);
+        prop_assert_eq!(read(&to_toml(&settings).unwrap()), settings);
     }
 }
