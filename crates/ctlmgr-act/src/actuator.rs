@@ -107,12 +107,12 @@ impl<U: UnitProperties> Actuator<U> {
         }
     }
 
-    /// Less protection takes effect at once, before its keeper is told: the system's manager may be waiting for the very
-    /// memory that is kept from it. Seen with classic lists on a machine that shrinks. `false` where nothing was done.
-    pub fn relieve(&self, saved: &Saved) -> bool {
+    /// Protection takes effect at once, before its keeper is told: the system's manager may be waiting for the very
+    /// memory that is kept from it. Seen with classic lists on a machine that shrinks: it took 17 s for a plan. `false` where nothing was done.
+    pub fn write_ahead(&self, saved: &Saved) -> bool {
         let Some(dir) = self.open(&saved.path, saved.id).ok().flatten() else { return false };
         let is_as_decided = read(&dir, saved.knob).is_ok_and(|v| v.as_ref() == Some(&saved.before));
-        is_as_decided && relieve(&dir, saved.knob, &saved.ours).unwrap_or(false)
+        is_as_decided && write_ahead(&dir, saved.knob, &saved.ours).unwrap_or(false)
     }
 
     /// Reclaims from a cgroup.
@@ -167,7 +167,7 @@ impl<U: UnitProperties> Actuator<U> {
 
     /// Writes through the knob's keeper; `false` if the cgroup vanished.
     async fn write(&self, dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, ActError> {
-        relieve(dir, knob, to)?;
+        write_ahead(dir, knob, to)?;
         match (dir.cgroup().unit(), property(knob, to)) {
             (Some(unit), Some(target)) => {
                 match self.units.set(unit, &properties(dir, unit, target)?).await {
@@ -304,11 +304,11 @@ impl<U: UnitProperties> Actuator<U> {
     }
 }
 
-/// Writes past its keeper what leaves a cgroup less protected.
-fn relieve(dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, HostError> {
+/// Writes protection past its keeper.
+fn write_ahead(dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, HostError> {
     let is_meant = Knob::PROTECTION.contains(&knob);
     let now = if is_meant { read_file(dir, knob.file())? } else { None };
-    Ok(now > to.amount() && dir.write(knob.file(), &to.file_text())?)
+    Ok(now.is_some() && now != to.amount() && dir.write(knob.file(), &to.file_text())?)
 }
 
 /// The property to set; for a scope also what is there beside it, so that the manager, which

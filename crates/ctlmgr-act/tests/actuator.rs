@@ -27,8 +27,8 @@ struct FakeSystemd {
 enum Fault {
     NoSuchUnit,
     Timeout,
-    /// Says yes and does nothing: another writer was faster.
-    Ignores,
+    /// Says yes, and another writer is there before who looks.
+    Overridden,
 }
 
 impl UnitProperties for FakeSystemd {
@@ -40,7 +40,10 @@ impl UnitProperties for FakeSystemd {
             Some(Fault::Timeout) => {
                 return Err(UnitError::Timeout { unit: unit.to_owned(), property: property.0 });
             }
-            Some(Fault::Ignores) => return Ok(()),
+            Some(Fault::Overridden) => {
+                self.host.write(&format!("sys/fs/cgroup/{SCOPE}/memory.low"), "12288\n");
+                return Ok(());
+            }
             None => {}
         }
         let path = if unit == "x.scope" { SCOPE } else { "a.slice" };
@@ -143,8 +146,8 @@ async fn a_step_for_another_cgroup_of_the_same_path_is_dropped() {
 async fn faults_of_the_manager_become_outcomes() {
     let w = world(Some(Fault::NoSuchUnit));
     assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done, "by its file");
-    let w = world(Some(Fault::Ignores));
-    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Overridden(Bytes(4096).into()));
+    let w = world(Some(Fault::Overridden));
+    assert_eq!(w.set(SCOPE, 8192).await, Outcome::Overridden(Bytes(12_288).into()));
     let w = world(Some(Fault::Timeout));
     let Outcome::Failed(text) = w.set(SCOPE, 8192).await else { panic!("a timeout is a failure") };
     assert!(text.contains("MemoryLow of x.scope"), "{text}");
@@ -152,29 +155,28 @@ async fn faults_of_the_manager_become_outcomes() {
 
 /// The manager may be waiting for the very memory that is to be freed.
 #[tokio::test]
-async fn less_protection_takes_effect_though_the_manager_does_not_answer() {
+async fn protection_takes_effect_though_the_manager_does_not_answer() {
     let w = world(Some(Fault::Timeout));
     let low = || w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low"));
     assert!(matches!(w.set(SCOPE, 8192).await, Outcome::Failed(_)));
-    assert_eq!(low(), "4096", "more has to wait for it");
+    assert_eq!(low(), "8192");
     assert!(matches!(w.set(SCOPE, 0).await, Outcome::Failed(_)), "it has to be told still");
     assert_eq!(low(), "0");
     assert!(matches!(w.actuator.put_back(&w.saved(SCOPE, 0)).await, Undone::Failed(_)));
 }
 
 #[tokio::test]
-async fn relief_is_less_of_what_was_decided_on_and_nothing_else() {
+async fn what_is_written_ahead_is_protection_where_it_is_as_decided_on_and_nothing_else() {
     let w = world(None);
-    let relieve = |saved: &Saved| w.actuator.relieve(saved);
-    assert!(!relieve(&w.saved(SCOPE, 8192)), "more");
+    let ahead = |saved: &Saved| w.actuator.write_ahead(saved);
     let high = Saved { knob: Knob::MemoryHigh, ..w.saved(SCOPE, 0) };
-    assert!(!relieve(&high), "no protection");
+    assert!(!ahead(&high), "no protection");
     let other = Saved { before: Bytes(12_288).into(), ..w.saved(SCOPE, 0) };
-    assert!(!relieve(&other), "another value is there by now");
+    assert!(!ahead(&other), "another value is there by now");
     let gone = Saved { id: CgroupId(7), ..w.saved(SCOPE, 0) };
-    assert!(!relieve(&gone), "another cgroup");
+    assert!(!ahead(&gone), "another cgroup");
     assert_eq!(w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low")), "4096");
-    assert!(relieve(&w.saved(SCOPE, 0)));
+    assert!(ahead(&w.saved(SCOPE, 0)));
     assert_eq!(w.host.read(&format!("sys/fs/cgroup/{SCOPE}/memory.low")), "0");
     assert!(w.systemd.calls.lock().unwrap().is_empty());
 }

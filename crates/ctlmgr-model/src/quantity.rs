@@ -49,6 +49,16 @@ impl Bytes {
         let whole = u128::from(self.0) * u128::from(percent.0) / 100;
         Bytes(u64::try_from(whole).unwrap_or(u64::MAX))
     }
+
+    /// What is left of this amount if those it is one of, `sum` together, may be no more than `most`; rounded down.
+    #[must_use]
+    pub fn rationed(self, most: Bytes, sum: Bytes) -> Bytes {
+        if sum <= most {
+            return self;
+        }
+        let whole = u128::from(self.0) * u128::from(most.0) / u128::from(sum.0);
+        Bytes(u64::try_from(whole).unwrap_or(u64::MAX))
+    }
 }
 
 impl Add for Bytes {

@@ -33,7 +33,7 @@ const LONGEST: Millis = Millis(600_000);
 /// Half of what is left of it is lent after so long: an eighth is kept after eight seconds, as shares are to settle within ten.
 const FADE: Millis = Millis(2_000);
 /// Half of what came back is not kept any more after so long: a call of an engine that has to wait for disk takes some seconds.
-const USED: Millis = Millis(4_000);
+const USED: Millis = Millis(2_000);
 /// What is missed after so many pauses was lent for long enough to be worth it.
 const SOON: u64 = 8;
 
@@ -123,8 +123,8 @@ mod tests {
     fn what_came_back_is_kept_beside_the_floor_for_a_while() {
         let called = [5, 3].map(Bytes::mib).into_iter();
         let lent = called.fold(Lent::default(), |lent, back| lent.next(SECOND, back, NOW));
-        assert!(lent.back() > Bytes::mib(7) && lent.back() <= Bytes::mib(8), "{lent:?}");
-        let later = quiet(lent, 4).back();
+        assert!(lent.back() > Bytes::mib(6) && lent.back() <= Bytes::mib(8), "{lent:?}");
+        let later = quiet(lent, 2).back();
         assert!(later > Bytes::mib(3) && later <= Bytes::mib(4), "{later}");
         assert_eq!(quiet(lent, 120).back(), Bytes::ZERO);
         assert_eq!(lent.next(SECOND, Bytes::ZERO, None).back(), Bytes::ZERO, "nobody takes any");

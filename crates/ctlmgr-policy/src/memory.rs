@@ -41,7 +41,7 @@ use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
 use crate::reclaim::NOISE;
-use crate::room::room;
+use crate::room::rooms;
 use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
@@ -113,12 +113,12 @@ impl<'a> Context<'a> {
             let steps = order(self.state.release(self.snapshot.at, stays));
             return Chosen { steps, ..Chosen::default() };
         }
-        let (all, verdicts): (Vec<_>, Vec<_>) = parties
-            .iter()
-            .zip(verdicts)
-            .filter(|(p, _)| p.entitlement.managed)
-            .map(|(party, v)| (self.keeping(party, v), v))
-            .unzip();
+        let managed: Vec<_> =
+            parties.iter().zip(verdicts).filter(|(p, _)| p.entitlement.managed).collect();
+        let rooms = rooms((self.state, self.snapshot), self.account, &managed);
+        let all: Vec<_> =
+            managed.iter().zip(rooms).map(|((p, v), room)| Keeping::new(p, v, room)).collect();
+        let verdicts: Vec<_> = managed.iter().map(|(_, v)| *v).collect();
         let Context { settings, state, snapshot, account, slices } = *self;
         let scene =
             Scene { settings: &settings.memory, account, state, snapshot, all: &all, slices };
@@ -137,11 +137,6 @@ impl<'a> Context<'a> {
         let braked = ladder.braked();
         steps.extend(ladder.taking);
         Chosen { steps: order(steps), braked, probes: ladder.probes }
-    }
-
-    fn keeping<'b>(&self, party: &'b Party<'a>, verdict: &Verdict) -> Keeping<'a, 'b> {
-        let room = room((self.state, self.snapshot), self.account, party, verdict);
-        Keeping { party, share: verdict.share, lift_pct: verdict.lift_pct, room }
     }
 
     /// Steps that write a knob or give it back.

@@ -37,6 +37,14 @@ pub struct Nested {
     pub unmet_floor_bytes: Bytes,
 }
 
+impl Nested {
+    /// Whether some floor could not be given.
+    pub fn is_short_of_floors(&self) -> bool {
+        let in_slices = self.unmet_in_slices.iter().copied();
+        in_slices.chain([self.unmet_floor_bytes]).any(|unmet| unmet > Bytes::ZERO)
+    }
+}
+
 /// Where a claim is from.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {

@@ -15,7 +15,7 @@
 
 use ctlmgr_model::{
     Bytes, CapacityAccount, CgroupId, Group, HostSample, Knob, MemorySettings, Millis, Percent,
-    SliceAccount, Snapshot, Source, VerdictKind,
+    SliceAccount, Snapshot, Source, Verdict, VerdictKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -186,6 +186,10 @@ pub(crate) struct Keeping<'a, 'b> {
 }
 
 impl<'a, 'b> Keeping<'a, 'b> {
+    pub(crate) fn new(party: &'b Party<'a>, verdict: &Verdict, room: Bytes) -> Self {
+        Keeping { party, share: verdict.share, lift_pct: verdict.lift_pct, room }
+    }
+
     /// With the share that a limit may follow: what a unit gives only because it rests is taken, but it may have it
     /// back at once.
     pub(crate) fn for_limits(&self) -> Keeping<'a, 'b> {

@@ -9,7 +9,8 @@
 //! # Approach
 //! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late; both less on a small machine), as far as they need it, is
 //! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less, and of who is called
-//! what came back to it beside it, up to its share ([`crate::lent`]). What is too small to be looked at has a
+//! what came back to it beside it, up to its share ([`crate::lent`]). Some of that is owed to it whatever others weigh, as long as no floor is
+//! short for it: who gives a container weight 400 does not mean that dockerd and whoever calls it fault each other's pages for ten seconds. What is too small to be looked at has a
 //! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
 //! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
 //! not written.
@@ -25,9 +26,13 @@ use crate::demand::lifted;
 use crate::hard::Wanted;
 use crate::scene::Keeping;
 use crate::state::State;
+use crate::verdict::Party;
 
+/// What came back to one is owed to it up to this, or one part in so many of the machine; and to all of them twice that.
+const MOST: Bytes = Bytes::mib(64);
+const OWED: u64 = 32;
 /// Amounts are multiples of this.
-const ROUND: Bytes = Bytes::mib(4);
+const ROUND: Bytes = Bytes::mib(1);
 /// What stays as it is exceeds its share by no more than one part in so many of that, and [`ROUND`].
 const BEYOND: u64 = 8;
 /// So much of a floor is kept even of who makes no use of it: the kernel left units 2 MiB, and nothing answered.
@@ -35,6 +40,18 @@ const LEAST: Bytes = Bytes::mib(4);
 /// What is too small to be looked at is taken for no more than this, or one part in so many of the machine.
 const UNLISTED: Bytes = Bytes::mib(64);
 const SMALL: u64 = 64;
+
+/// What each is owed beside its floor, whatever others weigh: what came back to it.
+pub(crate) fn owed(total: Bytes, parties: &[Party<'_>]) -> Vec<Bytes> {
+    let each = Bytes(total.0 / OWED).min(MOST);
+    let own = |party: &Party<'_>| match party.kind {
+        VerdictKind::Bystander => party.estimate.lent.back().min(each),
+        VerdictKind::Workload => Bytes::ZERO,
+    };
+    let all: Vec<Bytes> = parties.iter().map(own).collect();
+    let (most, sum) = (each + each, all.iter().copied().sum());
+    all.iter().map(|own| own.rationed(most, sum)).collect()
+}
 
 /// What of a slice is held by units that are too small to be looked at.
 pub(crate) fn unlisted(state: &State, snapshot: &Snapshot, slice: &Group) -> Bytes {
@@ -106,9 +123,10 @@ fn steady(now: Bytes, least: Bytes, most: Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{container, group, host, settings};
+    use crate::lent::Lent;
+    use crate::testing::{container, floor_of, group, host, party, settings};
     use crate::{check, decide};
-    use ctlmgr_model::{Action, Gap, LruFlavour, Millis, Outcome};
+    use ctlmgr_model::{Action, Gap, LruFlavour, Millis, Outcome, Weight};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -238,14 +256,72 @@ mod tests {
         }
     }
 
+    /// Its share after so many pages came back, on a host with a container of this weight that could use twice what there is.
+    fn share_of_called(weight: u16, floor: Bytes, pages: u64) -> (Bytes, Bytes) {
+        let web = container("web", 11, MIB(15_000), Some(MIB(30_000)));
+        let docker = group("system.slice/docker.service", 21, MIB(200));
+        let mut snapshot = host(MIB(15_500), vec![web], vec![docker]);
+        snapshot.workloads[0].group.memory.swap = MIB(15_000);
+        snapshot.host.lru = Some(LruFlavour::Classic);
+        let mut settings = settings();
+        settings.rules.push(floor_of("web", floor));
+        settings.rules[0].effect.weight = Weight::new(weight.into()).ok();
+        let (mut state, mut verdicts) = (State::default(), Vec::new());
+        for missed in [0, 0, pages] {
+            snapshot.at.0 += 1000;
+            snapshot.bystanders[0].memory.refault_anon += missed;
+            let (plan, next) = decide(&settings, state, &snapshot);
+            (state, verdicts) = (next, plan.verdicts);
+        }
+        let share = |name| verdicts.iter().find(|v| v.name.0 == name).unwrap().share;
+        (share("web"), share("docker.service"))
+    }
+
+    #[test]
+    fn who_is_called_has_what_it_reads_whatever_others_weigh() {
+        let (_, quiet) = share_of_called(10_000, Bytes::ZERO, 0);
+        let (_, called) = share_of_called(10_000, Bytes::ZERO, 10_000);
+        assert!(called >= quiet + MIB(38), "{called}, {quiet} while nobody calls it");
+        let (_, greedy) = share_of_called(10_000, Bytes::ZERO, 50_000);
+        assert!(greedy <= quiet + MOST, "{greedy}, {quiet} while nobody calls it");
+        let (web, _) = share_of_called(10_000, MIB(15_400), 0);
+        assert_eq!(share_of_called(10_000, MIB(15_400), 10_000).0, web, "its floor comes first");
+    }
+
+    proptest! {
+        #[test]
+        fn a_unit_is_owed_no_more_than_came_back_and_all_no_more_than_a_sixteenth(
+            total in 1u64..100_000, backs in proptest::collection::vec(0u64..1_000, 0..20)
+        ) {
+            let web = container("web", 11, MIB(100), None);
+            let unit = |back: &u64| {
+                let missed = Lent::default().next(Millis(1000), MIB(*back), Some(Millis(0)));
+                let mut party = party(&web, None, 100);
+                (party.kind, party.estimate.lent) = (VerdictKind::Bystander, missed);
+                party
+            };
+            let units: Vec<_> = backs.iter().map(unit).collect();
+            let owed = owed(MIB(total), &units);
+            let each = Bytes(MIB(total).0 / OWED).min(MOST);
+            for (owed, back) in owed.iter().zip(&backs) {
+                prop_assert!(*owed <= MIB(*back).min(each), "{owed} of {back} MiB");
+            }
+            let sum: Bytes = owed.iter().copied().sum();
+            prop_assert!(sum <= each + each);
+            let all: Bytes = backs.iter().map(|back| MIB(*back)).sum();
+            prop_assert!(sum + Bytes(backs.len() as u64) >= all.min(each), "{sum} of {all}");
+            let workloads = [party(&web, None, 100)];
+            prop_assert_eq!(super::owed(MIB(total), &workloads), [Bytes::ZERO]);
+        }
+    }
+
     #[test]
     fn where_memory_low_is_heeded_units_keep_their_floor() {
         let (ignored, _) = low(&pressed(LruFlavour::Mglru), State::default());
         assert!(ignored.keys().all(|path| path.starts_with("a.slice")), "{ignored:?}");
         let (heeded, _) = low(&pressed(LruFlavour::Classic), State::default());
         let dockerd = heeded["system.slice/docker.service"];
-        // A quarter of 200 MiB, and what makes it a multiple of 4.
-        assert_eq!(dockerd, MIB(52));
+        assert_eq!(dockerd, MIB(50), "a quarter");
         // And what is too small to be seen.
         assert!(heeded["system.slice"] >= dockerd + MIB(40), "{heeded:?}");
         assert!(heeded.keys().all(|path| !path.starts_with("user.slice")), "{heeded:?}");

@@ -11,6 +11,7 @@ use crate::feedback::lifts;
 use crate::nested::{Nested, Place, divide_nested};
 use crate::share::{Claim, MAX_BYTES, Share, ShareError};
 use crate::state::State;
+use crate::units::owed;
 
 /// A participant in the division: a managed workload or a bystander.
 pub(crate) struct Party<'a> {
@@ -91,14 +92,14 @@ fn of_bystander(
 }
 
 /// Unmanaged parties keep what they hold; their demand is not up for division.
-fn claim(controller: Controller, party: &Party<'_>, index: usize) -> Claim {
+fn claim(controller: Controller, party: &Party<'_>, owed: Bytes, index: usize) -> Claim {
     let (e, estimate) = (&party.entitlement, &party.estimate);
     let (weight, basis) = match controller {
         Controller::Stall => (Weight::DEFAULT, estimate.demand.max(LIVING)),
         Controller::Shares | Controller::Both => (e.weight, basis(e.promise, estimate)),
     };
     let max = party.group.memory.max.bytes();
-    let floor = if e.managed { e.floor } else { party.estimate.demand };
+    let floor = if e.managed { e.floor + owed } else { party.estimate.demand };
     Claim {
         // Two containers may share a name for a moment while one is replaced.
         name: format!("{}\0{index:06}", party.name),
@@ -118,10 +119,18 @@ pub(crate) fn verdicts(
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
-    let mut claims: Vec<Claim> =
-        parties.iter().enumerate().map(|(i, p)| claim(controller, p, i)).collect();
-    let (lifts, division) = match corrected(controller, (account, slices), parties, &mut claims) {
-        Ok(both) => both,
+    let divided = |owed: &[Bytes]| {
+        let all = parties.iter().zip(owed).enumerate();
+        let mut claims: Vec<_> = all.map(|(i, (p, owed))| claim(controller, p, *owed, i)).collect();
+        let (lifts, division) = corrected(controller, (account, slices), parties, &mut claims)?;
+        Ok::<_, ShareError>((claims, lifts, division))
+    };
+    // What units are owed is no reason to fall short of a floor that was promised.
+    let with_owed = divided(&owed(account.total, parties));
+    let is_short = with_owed.as_ref().is_ok_and(|(_, _, division)| division.is_short_of_floors());
+    let divided = if is_short { divided(&vec![Bytes::ZERO; parties.len()]) } else { with_owed };
+    let (claims, lifts, division) = match divided {
+        Ok(all) => all,
         Err(error) => {
             complaints.push(format!("no shares: {error}"));
             return Vec::new();

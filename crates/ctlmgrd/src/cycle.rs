@@ -39,8 +39,14 @@ impl<U: UnitProperties> Daemon<U> {
                     self.hurry();
                 }
             }
+            Report::Ahead(steps) => self.learn_ahead(&steps),
             Report::Written(outcomes) => match self.busy.writing.take() {
-                Some(writing) => self.learn(outcomes, writing.decided_at),
+                Some(writing) => {
+                    if outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Overtaken) {
+                        self.keep_pace();
+                    }
+                    self.learn(outcomes, writing.decided_at);
+                }
                 // Undo has waited for this writer and put back what it wrote: nothing is ours.
                 None => {
                     outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));
@@ -132,13 +138,24 @@ impl<U: UnitProperties> Daemon<U> {
     }
 
     fn learn_one(&mut self, step: Step, outcome: Outcome, at: Millis) {
-        self.state.learn(&step, &outcome, at);
+        self.take_in(&step, &outcome, at);
+        self.account(step, outcome);
+    }
+
+    /// What is ours already, and would be another's to who does not know: the rest of what became of it comes later.
+    fn learn_ahead(&mut self, steps: &[Step]) {
+        let Some(Writing { decided_at, .. }) = self.busy.writing else { return };
+        let pending = Outcome::Failed(workers::TOLD_LATER.to_owned());
+        steps.iter().for_each(|step| self.take_in(step, &pending, decided_at));
+    }
+
+    fn take_in(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
+        self.state.learn(step, outcome, at);
         self.recorder.note(|| Event::Learned {
             step: Box::new(step.clone()),
             outcome: outcome.clone(),
             at,
         });
-        self.account(step, outcome);
     }
 
     fn account(&mut self, step: Step, outcome: Outcome) {

@@ -1,11 +1,11 @@
 //! Work that may block, off the loop: reading the host, writing knobs, reclaiming.
 //!
 //! At most one of each kind is under way, so each knob has one writer and a slow kernel delays
-//! only its own kind. Page cache that a limit counts on is reclaimed by the writer of knobs, for [`CACHE_TIME`] at
+//! only its own kind. Protection takes effect before the system's manager is told of it, and a plan that has become old is not
+//! carried out to its end: a manager that is starved of memory takes seconds for each. Page cache that a limit counts on is reclaimed by the writer of knobs, for [`CACHE_TIME`] at
 //! most but for one chunk. Results come back to the loop as events.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ pub(crate) enum Report {
     Sensed(Result<Box<Snapshot>, String>),
     /// What could be seen at a glance, if anything.
     Glanced(Option<Glance>),
+    /// Knobs have their values, and their keeper has to be told.
+    Ahead(Vec<Step>),
     /// Knobs were written.
     Written(Vec<(Step, Outcome)>),
     /// Memory was reclaimed.
@@ -103,14 +105,43 @@ pub(crate) fn write<U: UnitProperties>(
 ) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         // Elsewhere reclaim is a write, and whoever writes has nothing more urgent to do.
-        let time = if actuator.has_reclaim() { CACHE_TIME } else { RECLAIM_TIME };
-        let outcomes = carry_out(&actuator, &journal, steps, time).await;
-        let _ = done.send(Report::Written(outcomes)).await;
+        let reclaim = if actuator.has_reclaim() { CACHE_TIME } else { RECLAIM_TIME };
+        let patience = Patience { reclaim, write: WRITE_TIME };
+        write_within(patience, &actuator, &journal, steps, done).await;
     })
+}
+
+async fn write_within<U: UnitProperties>(
+    patience: Patience,
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    steps: Vec<Step>,
+    done: Sender<Report>,
+) {
+    let ahead = write_ahead(actuator, journal, &steps).await;
+    let _ = done.send(Report::Ahead(ahead.clone())).await;
+    let mut outcomes = carry_out(actuator, journal, steps, patience).await;
+    for (step, outcome) in &mut outcomes {
+        if *outcome == Outcome::Overtaken && ahead.contains(step) {
+            *outcome = Outcome::Failed(TOLD_LATER.to_owned());
+        }
+    }
+    let _ = done.send(Report::Written(outcomes)).await;
 }
 
 /// Whoever writes knobs takes page cache no longer than this.
 const CACHE_TIME: Duration = Duration::from_millis(500);
+/// What of a plan is not begun by then is left to the next one, which knows better.
+const WRITE_TIME: Duration = Duration::from_secs(1);
+/// Of a knob that has its value, before its keeper has.
+pub(crate) const TOLD_LATER: &str = "its manager has to be told later";
+
+/// For how long steps are begun.
+#[derive(Clone, Copy)]
+struct Patience {
+    reclaim: Duration,
+    write: Duration,
+}
 
 /// Reclaims, one target after the other, where most is to be had first. What is not begun in time is dropped: the
 /// next reading says whom to take from by then.
@@ -123,7 +154,8 @@ pub(crate) fn reclaim<U: UnitProperties>(
     // What is asked for another reason than that memory is short is little, and must not be what is dropped.
     steps.sort_by_key(|s| (s.rung == Rung::Reclaim, Reverse(s.action.amount_to_reclaim())));
     tokio::spawn(async move {
-        let outcomes = carry_out(&actuator, &journal, steps, RECLAIM_TIME).await;
+        let patience = Patience { reclaim: RECLAIM_TIME, write: WRITE_TIME };
+        let outcomes = carry_out(&actuator, &journal, steps, patience).await;
         let _ = done.send(Report::Reclaimed(outcomes)).await;
     });
 }
@@ -132,47 +164,47 @@ async fn carry_out<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
     steps: Vec<Step>,
-    time: Duration,
+    patience: Patience,
 ) -> Vec<(Step, Outcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
-    let relieved = relieve(actuator, journal, &steps).await;
+    let begun = Instant::now();
     // For all reclaim together: by then the host is another, and no dip lets a limit be raised meanwhile.
-    let deadline = Instant::now() + time;
+    let deadline = begun + patience.reclaim;
+    let mut is_first = true;
     for step in steps {
-        if step.action.amount_to_reclaim().is_some() && Instant::now() >= deadline {
-            outcomes.push((step, Outcome::Overtaken));
-            continue;
-        }
-        let outcome = carry_out_one(actuator, journal, &step, deadline).await;
-        let outcome = match outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}"))) {
-            Outcome::Overtaken if relieved.contains(&step.path) => {
-                Outcome::Failed("its manager has to be told later".to_owned())
-            }
-            outcome => outcome,
+        let is_late = match step.action.amount_to_reclaim() {
+            Some(_) => Instant::now() >= deadline,
+            // However slow the keeper of knobs is, each plan tells it something.
+            None => !std::mem::take(&mut is_first) && begun.elapsed() >= patience.write,
         };
+        let outcome = match is_late {
+            true => Ok(Outcome::Overtaken),
+            false => carry_out_one(actuator, journal, &step, deadline).await,
+        };
+        let outcome = outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
         outcomes.push((step, outcome));
     }
     outcomes
 }
 
-/// Takes protection away where less is wanted, of all at once: a manager that is starved of memory answers one after
+/// Writes protection, of all at once, before their keeper is told: a manager that is starved of memory answers one after
 /// the other in seconds. The journal knows each before; what fails here is tried again in its turn.
-async fn relieve<U: UnitProperties>(
+async fn write_ahead<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
     steps: &[Step],
-) -> BTreeSet<CgroupPath> {
-    let mut relieved = BTreeSet::new();
+) -> Vec<Step> {
+    let mut ahead = Vec::new();
     for step in steps {
-        let is_less = matches!(step.action, Action::Set { knob, from, to, .. }
-            if Knob::PROTECTION.contains(&knob) && to < from);
-        let saved = step.to_save().filter(|saved| is_less && !actuator.is_overtaken(saved));
+        let is_protection =
+            matches!(step.action, Action::Set { knob, .. } if Knob::PROTECTION.contains(&knob));
+        let saved = step.to_save().filter(|saved| is_protection && !actuator.is_overtaken(saved));
         let Some(saved) = saved else { continue };
-        if note(actuator, journal, &saved).await.is_ok() && actuator.relieve(&saved) {
-            relieved.insert(saved.path);
+        if note(actuator, journal, &saved).await.is_ok() && actuator.write_ahead(&saved) {
+            ahead.push(step.clone());
         }
     }
-    relieved
+    ahead
 }
 
 /// Tells the journal of a knob that is about to be written; returns what it knows.
@@ -281,5 +313,71 @@ fn outcome(undone: Undone) -> Outcome {
         Undone::LeftToOthers(value) => Outcome::Overridden(value),
         Undone::Vanished => Outcome::Vanished,
         Undone::Failed(error) => Outcome::Failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctlmgr_act::{Property, UnitError};
+    use ctlmgr_host::Host;
+    use ctlmgr_model::Reason;
+    use ctlmgr_store::Journal;
+    use ctlmgr_testkit::FakeHost;
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    /// A system's manager that is told and does nothing.
+    #[derive(Clone, Default)]
+    struct Idle(Arc<Mutex<Vec<String>>>);
+
+    impl UnitProperties for Idle {
+        async fn set(&self, unit: &str, _: &[Property]) -> Result<(), UnitError> {
+            self.0.lock().unwrap().push(unit.to_owned());
+            Ok(())
+        }
+    }
+
+    /// One step for each scope: its memory.low from 4096 to `to`.
+    fn steps(root: &Path, to: u64) -> Vec<Step> {
+        let host = FakeHost::new(root);
+        let cgroups = || Host::fake(root).cgroups().unwrap();
+        let step = |name: &str| {
+            let path = CgroupPath::new(&format!("a.slice/{name}.scope"));
+            host.cgroup(path.as_str(), 10 << 20, 4096);
+            let id = cgroups().open(&path).unwrap().unwrap().id();
+            let (knob, prior, to) = (Knob::MemoryLow, Bytes(4096), Bytes(to));
+            let action = Action::Set { knob, from: prior, prior, to };
+            Step { path, id, action, rung: Rung::Protect, reason: Reason("test".to_owned()) }
+        };
+        host.cgroup("a.slice", 40 << 20, 0);
+        ["x", "y", "z"].map(step).into()
+    }
+
+    #[tokio::test]
+    async fn protection_is_there_before_the_manager_is_told_and_an_old_plan_is_left_to_the_next() {
+        for to in [0, 8192] {
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path();
+            let steps = steps(root, to);
+            let (manager, boot) = (Idle::default(), "boot");
+            let actuator = Actuator::new(Host::fake(root), manager.clone()).unwrap();
+            let journal = Journal::open(&root.join("journal"), boot).unwrap();
+            let journal: SharedJournal = Arc::new(Mutex::new(journal));
+            let none = Patience { reclaim: Duration::ZERO, write: Duration::ZERO };
+            let (send, mut reports) = tokio::sync::mpsc::channel(4);
+            write_within(none, &actuator, &journal, steps.clone(), send).await;
+            let Some(Report::Ahead(ahead)) = reports.recv().await else { panic!("first of all") };
+            assert_eq!(ahead, steps);
+            let low = |s: &Step| {
+                FakeHost::new(root).read(&format!("sys/fs/cgroup/{}/memory.low", s.path))
+            };
+            assert!(steps.iter().all(|s| low(s) == to.to_string()));
+            let Some(Report::Written(outcomes)) = reports.recv().await else { panic!("then") };
+            let outcomes: Vec<_> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
+            let later = || Outcome::Failed(TOLD_LATER.to_owned());
+            assert_eq!(outcomes, [Outcome::Done, later(), later()]);
+            assert_eq!(*manager.0.lock().unwrap(), ["x.scope"]);
+        }
     }
 }
