@@ -108,7 +108,7 @@ impl<U: UnitProperties> Actuator<U> {
     }
 
     /// Protection takes effect at once, before its keeper is told: the system's manager may be waiting for the very
-    /// memory that is kept from it. Seen with classic lists on a machine that shrinks: it took 17 s for a plan. `false` where nothing was done.
+    /// memory that is kept from it. Seen with classic lists on a machine that shrinks: a plan took 5 s. `false` where nothing was done.
     pub fn write_ahead(&self, saved: &Saved) -> bool {
         let Some(dir) = self.open(&saved.path, saved.id).ok().flatten() else { return false };
         let is_as_decided = read(&dir, saved.knob).is_ok_and(|v| v.as_ref() == Some(&saved.before));

@@ -330,6 +330,8 @@ pub enum Outcome {
     /// Not done, because the host changed meanwhile: use had grown beyond a limit that must not lie below it, or others
     /// had been reclaimed from for too long.
     Overtaken,
+    /// It has its value, and its keeper, who is slow, has to be told with a later plan.
+    Untold,
     /// Read back something else: another writer.
     Overridden(Value),
     /// It failed.

@@ -307,9 +307,11 @@ impl<'a> Context<'a> {
                 turns.widened(self.dead_band(observed, to), observed, to, self.snapshot.at)
             }
         };
-        if observed.abs_diff(to) < band && !self.state.is_pending(wanted.group, knob) {
-            return None;
-        }
+        let to = match observed.abs_diff(to) < band {
+            true if self.state.is_pending(wanted.group, knob) => observed,
+            true => return None,
+            false => to,
+        };
         self.step(knob, wanted.group, to, &wanted.why)
     }
 

@@ -43,6 +43,12 @@ impl Nested {
         let in_slices = self.unmet_in_slices.iter().copied();
         in_slices.chain([self.unmet_floor_bytes]).any(|unmet| unmet > Bytes::ZERO)
     }
+
+    /// Whether more of the floors could not be given than in `other`, of the same slices.
+    pub fn is_shorter_than(&self, other: &Nested) -> bool {
+        let mut pairs = self.unmet_in_slices.iter().zip(&other.unmet_in_slices);
+        self.unmet_floor_bytes > other.unmet_floor_bytes || pairs.any(|(own, other)| own > other)
+    }
 }
 
 /// Where a claim is from.

@@ -1,7 +1,8 @@
 //! The order of steps: first let go, take page cache that crowds out others, and limit, then narrow, bottom-up; then widen, top-down; then reclaim.
 //!
 //! So a child's protection never exceeds its ancestors' in between, the sum of protection never
-//! exceeds the larger of before and after, and reclaim runs with the new protection in place.
+//! exceeds the larger of before and after, and reclaim runs with the new protection in place. Where a keeper of knobs is slow
+//! what is set of protection comes before what is let go: a value is written before its keeper is told.
 
 use ctlmgr_model::{Action, Knob, Step};
 

@@ -43,7 +43,7 @@ pub(crate) const NOISE: Bytes = Bytes::mib(4);
 /// What a party has beyond its share, as far as there is a place for it to go; of a host that is swept, page cache only.
 fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
     let excess = match scene.account.is_contended() {
-        true => (keeping.excess() - keeping.room).min(scene.takeable(keeping.party.group)),
+        true => (keeping.excess() - keeping.open()).min(scene.takeable(keeping.party.group)),
         false => crowd(keeping.party),
     };
     let group = keeping.party.group;
@@ -102,7 +102,7 @@ fn coming_back(scene: &Scene<'_, '_>) -> Bytes {
     };
     let owed = |k: &Keeping<'_, '_>| {
         let back = Bytes(k.party.estimate.refaults_per_sec.saturating_mul(Bytes::PAGE.0));
-        (k.share - k.room - k.party.group.memory.current).min(back)
+        (k.share - k.open() - k.party.group.memory.current).min(back)
     };
     scene.all.iter().filter(is_meant).map(owed).sum()
 }

@@ -15,22 +15,22 @@
 //! each has above its memory.low, so who is above its share gives more.
 //!
 //! So one is found as far below its share as that by background reclaim alone, or above it, and the other rungs take neither
-//! for more than that: early reclaim asks who is further above ([`crate::reclaim`]), and who is further below is short of
+//! for more than that, up to a sixteenth of its share: early reclaim asks who is further above ([`crate::reclaim`]), and who is further below is short of
 //! something ([`crate::scene`]).
 //!
 //! # Algorithm
-//! One part in [`PART`] of all shares while memory is contended, shared out among those that give way in proportion to twice what each misses,
-//! or its share over [`MOST`] if that is less, and no more than that; nothing of a floor. So who misses next to nothing leaves next to nothing,
-//! and who begins to leaves no step. What slices above have beyond what those below
+//! One part in [`PART`] of the workloads' shares while memory is contended, shared out among those that give way in proportion to twice what each misses,
+//! at least one part in [`LEAST`] of its share and at most one in [`MOST`], and no more than that; nothing of a floor. So who misses next to nothing leaves
+//! little. What slices above have beyond what those below
 //! claim ([`crate::cover`]: a fiftieth to a sixteenth) protects these, too (`memory_recursiveprot`), so some of it is taken back by that. To cover closely
 //! left 3 stalls of 46 in that scene, but had the slices' memory.low swing. Who is held by a slice with a limit of its own leaves none: what that
 //! slice needs must be found below it.
 //!
 //! # Properties
-//! Nothing where memory.low is ignored, or without contention; no more than a part in [`PART`] of all shares, or in [`MOST`] of one,
-//! or than twice what is missed; who has all that it needs is protected whole, and so are a floor and who is not told of.
+//! Nothing where memory.low is ignored, or without contention; of workloads no more than a part in [`PART`] of all their shares, or in [`MOST`] of one,
+//! or than twice what is missed (or a part in [`LEAST`]); who has all that it needs is protected whole, and so are a floor and who is not told of.
 
-use ctlmgr_model::{Bound, Bytes, CapacityAccount, Snapshot, Verdict};
+use ctlmgr_model::{Bound, Bytes, CapacityAccount, Snapshot, Verdict, VerdictKind};
 
 use crate::state::State;
 use crate::verdict::Party;
@@ -39,6 +39,8 @@ use crate::verdict::Party;
 const PART: u64 = 16;
 /// No more than one part in so many of what one has.
 const MOST: u64 = 2;
+/// Who gives way leaves some: who is at its share must be seen to be above its memory.low ([`crate::heed`]).
+const LEAST: u64 = 32;
 
 /// What of each share is left unprotected.
 pub(crate) fn rooms(
@@ -50,7 +52,9 @@ pub(crate) fn rooms(
         return vec![Bytes::ZERO; all.len()];
     }
     let open: Vec<Bytes> = all.iter().map(|(party, verdict)| open(party, verdict)).collect();
-    let protected: Bytes = all.iter().map(|(_, verdict)| verdict.share).sum();
+    // Of units little is protected beyond what they work with.
+    let workloads = all.iter().filter(|(party, _)| party.kind == VerdictKind::Workload);
+    let protected: Bytes = workloads.map(|(_, verdict)| verdict.share).sum();
     let wanted = Bytes(protected.0 / PART);
     let sum: Bytes = open.iter().copied().sum();
     open.iter().map(|own| own.rationed(wanted, sum)).collect()
@@ -62,6 +66,7 @@ fn open(party: &Party<'_>, verdict: &Verdict) -> Bytes {
     let missing = verdict.demand - verdict.share;
     match gives_way {
         true => (missing + missing)
+            .max(Bytes(verdict.share.0 / LEAST))
             .min(Bytes(verdict.share.0 / MOST))
             .min(verdict.share - verdict.floor),
         false => Bytes::ZERO,
@@ -177,7 +182,8 @@ mod tests {
             let gives = |v: &Verdict| v.bound == ctlmgr_model::Bound::Weight;
             let most = |v: &Verdict| {
                 let missing = v.demand - v.share;
-                (missing + missing).min(Bytes(v.share.0 / 2)).min(v.share - v.floor)
+                let most = (missing + missing).max(Bytes(v.share.0 / 32));
+                most.min(Bytes(v.share.0 / 2)).min(v.share - v.floor)
             };
             for (v, low) in &kept {
                 let left = v.share - *low;

@@ -39,6 +39,8 @@ const SWEPT: u64 = 1024;
 const ONSET: Millis = Millis(2_000);
 /// Who holds less than this part of the machine crowds out nobody.
 pub(crate) const SMALL: u64 = 64;
+/// Other rungs leave no more than one part in so many of a share to background reclaim.
+const OPEN: u64 = 16;
 /// A workload this far below its share, in per cent of it, is missing something.
 const MISSING: Percent = Percent(98);
 
@@ -212,7 +214,7 @@ impl Keeping<'_, '_> {
 
     fn is_missing_some(&self) -> bool {
         let memory = &self.party.group.memory;
-        let most = (self.share - self.room).scaled(MISSING);
+        let most = (self.share - self.open()).scaled(MISSING);
         // Page cache that nobody needs makes nobody whole whose pages are coming back from swap.
         let lacks = most - memory.working_set();
         let is_hidden = lacks > Bytes::ZERO && self.party.estimate.returning >= lacks;
@@ -230,6 +232,11 @@ impl Keeping<'_, '_> {
     /// Which cgroup it is about.
     pub(crate) fn id(&self) -> CgroupId {
         self.party.group.id
+    }
+
+    /// What of its room the other rungs leave to background reclaim: who leaves more is not the less hurt below its share.
+    pub(crate) fn open(&self) -> Bytes {
+        self.room.min(Bytes(self.share.0 / OPEN))
     }
 
     /// Whether its share is less than it needs.

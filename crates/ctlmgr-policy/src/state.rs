@@ -55,7 +55,7 @@ pub(crate) struct Written {
     /// How it was moved to and fro.
     #[serde(default)]
     pub(crate) turns: Turns,
-    /// Whether that failed: less protection may be in force then, and its keeper still hold what was there before.
+    /// Whether its keeper has to be told still: it may be in force, and the keeper hold what was there before.
     #[serde(default)]
     pub(crate) is_pending: bool,
 }
@@ -106,7 +106,9 @@ impl State {
         // Lists are of the placement job.
         if !saved.knob.is_list() {
             let turns = Turns::default();
-            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending: false };
+            // Whether its keeper was told is not known.
+            let is_pending = Knob::PROTECTION.contains(&saved.knob);
+            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending };
             self.written.insert((saved.path.clone(), saved.knob), written);
         }
     }
@@ -150,7 +152,7 @@ impl State {
                 if let Some(last) = last.filter(|last| last.is_pending) {
                     saved.before = last.saved.before.clone();
                 }
-                let is_pending = matches!(outcome, Outcome::Failed(_));
+                let is_pending = matches!(outcome, Outcome::Failed(_) | Outcome::Untold);
                 self.written.insert(key, Written { saved, at, turns, is_pending });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),

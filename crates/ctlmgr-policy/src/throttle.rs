@@ -222,7 +222,7 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
 /// need is cache, and no excess. Where all give way and none lacks its share a limit would make each wait for itself.
 fn is_over(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
     // What background reclaim takes back by itself is no excess either.
-    let most = keeping.room.max(STEP);
+    let most = keeping.open().max(STEP);
     let is_over = scene.is_short() && keeping.gives_way() && keeping.excess() > most;
     let least = Bytes(scene.snapshot.host.mem_total.0 / SMALL);
     is_over && scene.all.iter().any(|other| other.id() != keeping.id() && other.is_ward(least))

@@ -36,6 +36,7 @@ impl Turns {
     pub(crate) fn after(self, from: Bytes, to: Bytes, now: Millis) -> Turns {
         let rises = Some(to > from);
         match self.rises {
+            _ if to == from => self,
             last if last == rises => self,
             None => Turns { rises, ..self },
             Some(_) => Turns { rises, count: self.recent(now) + 1, at: now },

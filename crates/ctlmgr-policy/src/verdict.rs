@@ -22,6 +22,8 @@ pub(crate) struct Party<'a> {
     pub workload: Option<&'a Workload>,
     pub entitlement: Entitlement,
     pub estimate: Estimate,
+    /// What it is owed beside its floor, whatever others weigh ([`crate::units`]).
+    pub owed: Bytes,
 }
 
 impl Party<'_> {
@@ -49,6 +51,7 @@ pub(crate) fn parties<'a>(
         workload: Some(w),
         entitlement: entitlement(settings, w).within(snapshot.host.mem_total, &w.name),
         estimate: state.estimates[&w.group.id],
+        owed: Bytes::ZERO,
     });
     let bystanders = snapshot.bystanders.iter().map(|g| Party {
         name: WorkloadName(g.path.name().to_owned()),
@@ -57,8 +60,12 @@ pub(crate) fn parties<'a>(
         workload: None,
         entitlement: of_bystander(settings, snapshot.host.mem_total, g, &state.estimates[&g.id]),
         estimate: state.estimates[&g.id],
+        owed: Bytes::ZERO,
     });
-    managed.chain(bystanders).collect()
+    let mut all: Vec<_> = managed.chain(bystanders).collect();
+    let owed = owed(state, snapshot, &all);
+    all.iter_mut().zip(owed).for_each(|(party, owed)| party.owed = owed);
+    all
 }
 
 /// Who is spared keeps this much of what it used of late; of the rest it gives as others do, the more the colder it is.
@@ -119,17 +126,22 @@ pub(crate) fn verdicts(
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
-    let divided = |owed: &[Bytes]| {
-        let all = parties.iter().zip(owed).enumerate();
-        let mut claims: Vec<_> = all.map(|(i, (p, owed))| claim(controller, p, *owed, i)).collect();
+    let divided = |is_owed: bool| {
+        let owed = |p: &Party<'_>| if is_owed { p.owed } else { Bytes::ZERO };
+        let all = parties.iter().enumerate();
+        let mut claims: Vec<_> = all.map(|(i, p)| claim(controller, p, owed(p), i)).collect();
         let (lifts, division) = corrected(controller, (account, slices), parties, &mut claims)?;
         Ok::<_, ShareError>((claims, lifts, division))
     };
     // What units are owed is no reason to fall short of a floor that was promised.
-    let with_owed = divided(&owed(account.total, parties));
-    let is_short = with_owed.as_ref().is_ok_and(|(_, _, division)| division.is_short_of_floors());
-    let divided = if is_short { divided(&vec![Bytes::ZERO; parties.len()]) } else { with_owed };
-    let (claims, lifts, division) = match divided {
+    let mut result = divided(true);
+    if result.as_ref().is_ok_and(|(_, _, division)| division.is_short_of_floors()) {
+        result = match (result, divided(false)) {
+            (Ok(with), Ok(without)) if !with.2.is_shorter_than(&without.2) => Ok(with),
+            (_, without) => without,
+        };
+    }
+    let (claims, lifts, division) = match result {
         Ok(all) => all,
         Err(error) => {
             complaints.push(format!("no shares: {error}"));

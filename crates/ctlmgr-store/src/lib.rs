@@ -109,7 +109,8 @@ impl Journal {
     /// Notes, durably, that `saved` is about to be written.
     ///
     /// Whether the unit had a setting of its own is kept from the first note of the same prior:
-    /// after that the setting is ours.
+    /// after that the setting is ours. What was there before is kept while ours follow each other and their keeper is told of
+    /// none ([`Journal::note_told`]): it may write that again.
     ///
     /// # Errors
     /// The note did not reach stable storage; the knob must not be written then.
@@ -117,8 +118,9 @@ impl Journal {
         let sql = "INSERT INTO knob VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                    ON CONFLICT (path, knob) DO UPDATE SET
                        had_setting = iif(prior = excluded.prior, had_setting, excluded.had_setting),
-                       cgroup = excluded.cgroup, prior = excluded.prior, ours = excluded.ours,
-                       before = excluded.before";
+                       before = iif(cgroup = excluded.cgroup AND ours IN (excluded.before, excluded.ours),
+                                    before, excluded.before),
+                       cgroup = excluded.cgroup, prior = excluded.prior, ours = excluded.ours";
         let row = params![
             saved.path.as_str(),
             signed(saved.id.0),
@@ -128,6 +130,16 @@ impl Journal {
             kept(&saved.before),
             saved.had_setting
         ];
+        self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
+    }
+
+    /// Notes that the keeper of `saved` has it.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    pub fn note_told(&self, saved: &Saved) -> Result<(), JournalError> {
+        let sql = "UPDATE knob SET before = ours WHERE path = ?1 AND knob = ?2 AND ours = ?3";
+        let row = params![saved.path.as_str(), saved.knob.file(), kept(&saved.ours)];
         self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
     }
 
@@ -230,6 +242,35 @@ mod tests {
             before: Bytes(prior).into(),
             had_setting: false,
         }
+    }
+
+    /// The system's manager writes all of a unit's values when it is told one.
+    #[test]
+    fn what_a_keeper_was_last_told_is_ours_until_it_is_told_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("undo.db"), "boot").unwrap();
+        let write = |from: u64, to: u64| {
+            let saved = Saved { before: Bytes(from).into(), ..note("a.service", 0, to) };
+            journal.note(&saved).unwrap();
+            saved
+        };
+        let is_ours = |amount: u64| {
+            let path = CgroupPath::new("a.service");
+            let saved = journal.find(&path, Knob::MemoryLow).unwrap().unwrap();
+            saved.is_ours(&Bytes(amount).into())
+        };
+        journal.note_told(&write(0, 12)).unwrap();
+        write(12, 30);
+        write(30, 25);
+        journal.note_told(&write(12, 30)).unwrap();
+        write(30, 25);
+        write(25, 20);
+        let last = write(25, 20);
+        assert!(is_ours(20) && is_ours(30) && !is_ours(25) && !is_ours(12));
+        journal.note_told(&last).unwrap();
+        assert!(is_ours(20) && !is_ours(30));
+        write(40, 20);
+        assert!(!is_ours(40), "another's, written over");
     }
 
     #[test]

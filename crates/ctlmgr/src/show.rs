@@ -173,6 +173,7 @@ fn decision(decision: &Decision) {
         Some(Outcome::Done) => "done".to_owned(),
         Some(Outcome::Reclaimed(bytes)) => format!("got {bytes}"),
         Some(Outcome::Vanished) => "the cgroup was gone".to_owned(),
+        Some(Outcome::Untold) => "in force; the system's manager has to be told later".to_owned(),
         Some(Outcome::Overtaken) => "not done: the host had changed meanwhile".to_owned(),
         Some(Outcome::Overridden(value)) => format!("another writer set {value}"),
         Some(Outcome::Failed(error)) => format!("failed: {error}"),

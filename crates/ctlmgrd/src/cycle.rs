@@ -42,8 +42,8 @@ impl<U: UnitProperties> Daemon<U> {
             Report::Ahead(steps) => self.learn_ahead(&steps),
             Report::Written(outcomes) => match self.busy.writing.take() {
                 Some(writing) => {
-                    if outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Overtaken) {
-                        self.keep_pace();
+                    if outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Untold) {
+                        self.hurry();
                     }
                     self.learn(outcomes, writing.decided_at);
                 }
@@ -145,8 +145,7 @@ impl<U: UnitProperties> Daemon<U> {
     /// What is ours already, and would be another's to who does not know: the rest of what became of it comes later.
     fn learn_ahead(&mut self, steps: &[Step]) {
         let Some(Writing { decided_at, .. }) = self.busy.writing else { return };
-        let pending = Outcome::Failed(workers::TOLD_LATER.to_owned());
-        steps.iter().for_each(|step| self.take_in(step, &pending, decided_at));
+        steps.iter().for_each(|step| self.take_in(step, &Outcome::Untold, decided_at));
     }
 
     fn take_in(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
@@ -160,8 +159,8 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn account(&mut self, step: Step, outcome: Outcome) {
         self.count(&step, &outcome);
-        // What was not written is no decision worth a line in `why`.
-        if outcome != Outcome::Overtaken {
+        // What was not written is no decision worth a line in `why`; nor is that of which the manager is told only.
+        if outcome != Outcome::Overtaken && !workers::is_told_only(&step) {
             self.remember(step, Some(outcome));
         }
     }
@@ -188,6 +187,7 @@ impl<U: UnitProperties> Daemon<U> {
                 debug!(%path, bytes = bytes.0, reason, "reclaimed");
             }
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
+            Outcome::Untold => debug!(%path, %step, "in force; its manager has to be told later"),
             Outcome::Overtaken => debug!(%path, %step, "not done: the host changed meanwhile"),
             Outcome::Overridden(value) => {
                 self.counters.overrides += u64::from(!is_found_later(step, value));

@@ -120,26 +120,20 @@ async fn write_within<U: UnitProperties>(
 ) {
     let ahead = write_ahead(actuator, journal, &steps).await;
     let _ = done.send(Report::Ahead(ahead.clone())).await;
-    let mut outcomes = carry_out(actuator, journal, steps, patience).await;
-    for (step, outcome) in &mut outcomes {
-        if *outcome == Outcome::Overtaken && ahead.contains(step) {
-            *outcome = Outcome::Failed(TOLD_LATER.to_owned());
-        }
-    }
+    let outcomes = carry_out(actuator, journal, (steps, &ahead), patience).await;
     let _ = done.send(Report::Written(outcomes)).await;
 }
 
 /// Whoever writes knobs takes page cache no longer than this.
 const CACHE_TIME: Duration = Duration::from_millis(500);
-/// What of a plan is not begun by then is left to the next one, which knows better.
+/// What has its value by then, and its keeper was not told, is left to the next plan.
 const WRITE_TIME: Duration = Duration::from_secs(1);
-/// Of a knob that has its value, before its keeper has.
-pub(crate) const TOLD_LATER: &str = "its manager has to be told later";
 
 /// For how long steps are begun.
 #[derive(Clone, Copy)]
 struct Patience {
     reclaim: Duration,
+    /// Nothing but what is in force already is put off.
     write: Duration,
 }
 
@@ -155,7 +149,7 @@ pub(crate) fn reclaim<U: UnitProperties>(
     steps.sort_by_key(|s| (s.rung == Rung::Reclaim, Reverse(s.action.amount_to_reclaim())));
     tokio::spawn(async move {
         let patience = Patience { reclaim: RECLAIM_TIME, write: WRITE_TIME };
-        let outcomes = carry_out(&actuator, &journal, steps, patience).await;
+        let outcomes = carry_out(&actuator, &journal, (steps, &[]), patience).await;
         let _ = done.send(Report::Reclaimed(outcomes)).await;
     });
 }
@@ -163,7 +157,7 @@ pub(crate) fn reclaim<U: UnitProperties>(
 async fn carry_out<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
-    steps: Vec<Step>,
+    (steps, ahead): (Vec<Step>, &[Step]),
     patience: Patience,
 ) -> Vec<(Step, Outcome)> {
     let mut outcomes = Vec::with_capacity(steps.len());
@@ -172,30 +166,38 @@ async fn carry_out<U: UnitProperties>(
     let deadline = begun + patience.reclaim;
     let mut is_first = true;
     for step in steps {
-        let is_late = match step.action.amount_to_reclaim() {
-            Some(_) => Instant::now() >= deadline,
+        let is_in_force = is_told_only(&step) || ahead.contains(&step);
+        let outcome = match step.action.amount_to_reclaim() {
+            Some(_) if Instant::now() >= deadline => Ok(Outcome::Overtaken),
             // However slow the keeper of knobs is, each plan tells it something.
-            None => !std::mem::take(&mut is_first) && begun.elapsed() >= patience.write,
+            None if is_in_force && !is_first && begun.elapsed() >= patience.write => {
+                Ok(Outcome::Untold)
+            }
+            _ => carry_out_one(actuator, journal, &step, deadline).await,
         };
-        let outcome = match is_late {
-            true => Ok(Outcome::Overtaken),
-            false => carry_out_one(actuator, journal, &step, deadline).await,
-        };
+        is_first = false;
         let outcome = outcome.unwrap_or_else(|e| Outcome::Failed(format!("{e:#}")));
         outcomes.push((step, outcome));
     }
     outcomes
 }
 
-/// Writes protection, of all at once, before their keeper is told: a manager that is starved of memory answers one after
-/// the other in seconds. The journal knows each before; what fails here is tried again in its turn.
+/// Whether the value is there, and only its keeper does not know.
+pub(crate) fn is_told_only(step: &Step) -> bool {
+    matches!(step.action, Action::Set { knob, from, to, .. } if Knob::PROTECTION.contains(&knob) && from == to)
+}
+
+/// Writes protection, of all at once and what becomes less first, before their keeper is told: a manager that is starved of
+/// memory answers one after the other in seconds. The journal knows each before; what fails here is tried again in its turn.
 async fn write_ahead<U: UnitProperties>(
     actuator: &Actuator<U>,
     journal: &SharedJournal,
     steps: &[Step],
 ) -> Vec<Step> {
     let mut ahead = Vec::new();
-    for step in steps {
+    let is_less = |step: &&Step| matches!(step.action, Action::Set { from, to, .. } if to < from);
+    let (less, more): (Vec<_>, Vec<_>) = steps.iter().partition(is_less);
+    for step in less.into_iter().chain(more) {
         let is_protection =
             matches!(step.action, Action::Set { knob, .. } if Knob::PROTECTION.contains(&knob));
         let saved = step.to_save().filter(|saved| is_protection && !actuator.is_overtaken(saved));
@@ -259,7 +261,11 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
         (_, Some(saved)) if actuator.is_overtaken(&saved) => Ok(Outcome::Overtaken),
         (_, Some(saved)) => {
             note(actuator, journal, &saved).await?;
-            Ok(actuator.set(&saved).await)
+            let outcome = actuator.set(&saved).await;
+            if outcome == Outcome::Done {
+                with_journal(journal, move |j| j.note_told(&saved)).await?;
+            }
+            Ok(outcome)
         }
     }
 }
@@ -375,9 +381,42 @@ mod tests {
             assert!(steps.iter().all(|s| low(s) == to.to_string()));
             let Some(Report::Written(outcomes)) = reports.recv().await else { panic!("then") };
             let outcomes: Vec<_> = outcomes.into_iter().map(|(_, outcome)| outcome).collect();
-            let later = || Outcome::Failed(TOLD_LATER.to_owned());
-            assert_eq!(outcomes, [Outcome::Done, later(), later()]);
+            assert_eq!(outcomes, [Outcome::Done, Outcome::Untold, Outcome::Untold]);
             assert_eq!(*manager.0.lock().unwrap(), ["x.scope"]);
+            // The manager, asked for something else, would write again what it was last told.
+            let again: Vec<_> = steps.iter().map(|s| changed(s, to, to + 4096)).collect();
+            let ahead = write_ahead(&actuator, &journal, &again).await;
+            assert_eq!(ahead.len(), 3);
+            let before = |s: &Step| {
+                journal.lock().unwrap().find(&s.path, Knob::MemoryLow).unwrap().unwrap().before
+            };
+            let known: Vec<_> = steps.iter().map(before).collect();
+            assert_eq!(known, [Bytes(to), Bytes(4096), Bytes(4096)].map(Value::from));
         }
+    }
+
+    fn changed(step: &Step, from: u64, to: u64) -> Step {
+        let (knob, prior) = (Knob::MemoryLow, Bytes(4096));
+        let action = Action::Set { knob, from: Bytes(from), prior, to: Bytes(to) };
+        Step { action, ..step.clone() }
+    }
+
+    /// To let go, to limit or to freeze is not in force before it is done.
+    #[tokio::test]
+    async fn what_is_not_in_force_is_never_put_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let mut steps = steps(root, 0);
+        steps[1].action =
+            Action::Release { knob: Knob::MemoryHigh, ours: Bytes(1), prior: Bytes(2) };
+        let (knob, from, to) = (Knob::MemoryHigh, Bytes(u64::MAX), Bytes::mib(64));
+        steps[2].action = Action::Set { knob, from, prior: from, to };
+        let actuator = Actuator::new(Host::fake(root), Idle::default()).unwrap();
+        let journal = Journal::open(&root.join("journal"), "boot").unwrap();
+        let journal: SharedJournal = Arc::new(Mutex::new(journal));
+        let none = Patience { reclaim: Duration::ZERO, write: Duration::ZERO };
+        let outcomes = carry_out(&actuator, &journal, (steps.clone(), &steps[..1]), none).await;
+        let is_put_off = |o: &Outcome| matches!(o, Outcome::Untold | Outcome::Overtaken);
+        assert!(!outcomes.iter().any(|(_, outcome)| is_put_off(outcome)), "{outcomes:?}");
     }
 }
