@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(turned.widened(BAND, low, high, at(2)), Bytes::mib(16));
         assert_eq!(turned.widened(BAND, low, Bytes::mib(90), at(2)), BAND, "it goes on");
         assert_eq!(turned.widened(BAND, low, high, at(61)), BAND, "long ago");
+        assert_eq!(turned.after(low, low, at(3)), turned, "its keeper was told, and nothing moved");
     }
 
     proptest! {
