@@ -35,7 +35,7 @@ use ctlmgr_model::{Bound, Bytes, CapacityAccount, Snapshot, Verdict, VerdictKind
 use crate::state::State;
 use crate::verdict::Party;
 
-/// One part in so many of all shares.
+/// One part in so many of all workloads' shares.
 const PART: u64 = 16;
 /// No more than one part in so many of what one has.
 const MOST: u64 = 2;
