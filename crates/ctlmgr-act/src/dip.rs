@@ -40,6 +40,8 @@ impl Dip {
             prior: known.map_or(high.into(), |k| k.prior.clone()),
             ours: ours.into(),
             before: high.into(),
+            told: None,
+            asked: None,
             had_setting: known.is_some_and(|k| k.had_setting),
         };
         Ok(Some(Dip { dir, saved }))

@@ -95,6 +95,8 @@ impl World {
             prior: Bytes(4096).into(),
             ours: Bytes(ours).into(),
             before: Bytes(4096).into(),
+            told: None,
+            asked: None,
             had_setting: false,
         }
     }
@@ -359,6 +361,8 @@ async fn page_aging_is_switched_and_put_back_unless_another_wrote_it() {
         prior: Bytes(7).into(),
         ours: Bytes::ZERO.into(),
         before: Bytes(7).into(),
+        told: None,
+        asked: None,
         had_setting: false,
     };
     assert_eq!(w.actuator.present(&saved).unwrap(), Some(Bytes(7).into()));

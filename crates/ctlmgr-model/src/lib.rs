@@ -12,6 +12,7 @@ mod oomd;
 mod place;
 mod plan;
 mod quantity;
+mod saved;
 mod selector;
 mod settings;
 mod snapshot;
@@ -29,10 +30,11 @@ pub use place::{
     CountTraffic, CpuUse, PlacePlan, PlaceReading, PlaceSettings, PlaceVerdict, PlaceWish, Tenant,
 };
 pub use plan::{
-    Action, Bound, Doing, Heeding, Outcome, Plan, Reason, Rung, Saved, Step, Stoppable, Undone,
-    Verdict, VerdictKind,
+    Action, Bound, Doing, Heeding, Outcome, Plan, Reason, Rung, Step, Stoppable, Verdict,
+    VerdictKind,
 };
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};
+pub use saved::{Saved, Undone};
 pub use selector::{Selector, SelectorField};
 pub use settings::{
     Bystanders, ClassName, Controller, Headroom, MemorySettings, Mode, OnOverride, Origin,

@@ -80,6 +80,15 @@ impl Action {
             _ => None,
         }
     }
+
+    /// The knob that it sets or gives back.
+    pub fn knob(&self) -> Option<Knob> {
+        match *self {
+            Action::Set { knob, .. } | Action::Release { knob, .. } => Some(knob),
+            Action::Pin { knob, .. } | Action::Unpin { knob, .. } => Some(knob),
+            Action::Reclaim { .. } | Action::Stop { .. } => None,
+        }
+    }
 }
 
 /// Something that can be asked to end.
@@ -330,66 +339,10 @@ pub enum Outcome {
     /// Not done, because the host changed meanwhile: use had grown beyond a limit that must not lie below it, or others
     /// had been reclaimed from for too long.
     Overtaken,
-    /// It has its value, and its keeper, who is slow, has to be told with a later plan.
+    /// It has its value; its keeper, who may be slow, is told later.
     Untold,
     /// Read back something else: another writer.
     Overridden(Value),
     /// It failed.
     Failed(String),
-}
-
-/// A knob that ctlmgr wrote, as the journal keeps it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Saved {
-    /// Where.
-    pub path: CgroupPath,
-    /// Which cgroup that was.
-    pub id: CgroupId,
-    /// Which knob.
-    pub knob: Knob,
-    /// What others last wrote: undo puts it back.
-    pub prior: Value,
-    /// What ctlmgr last wrote, or was about to write when it was interrupted.
-    pub ours: Value,
-    /// What was there before that write: still there if the write never came through.
-    pub before: Value,
-    /// Whether the unit had a run-time setting of its own (`systemctl set-property --runtime`),
-    /// which undo must leave in place; known once the journal has the knob.
-    pub had_setting: bool,
-}
-
-impl Saved {
-    /// Whether a value can only be there because of ctlmgr, or because it did nothing yet.
-    pub fn is_ours(&self, value: &Value) -> bool {
-        *value == self.ours || *value == self.before
-    }
-}
-
-/// What became of putting a knob back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Undone {
-    /// The prior value is there again.
-    PutBack,
-    /// Somebody else wrote this value since; it was left alone.
-    LeftToOthers(Value),
-    /// The cgroup is gone, and the value with it.
-    Vanished,
-    /// It failed; the journal keeps the knob.
-    Failed(String),
-}
-
-impl Step {
-    /// What the journal must know before this step; `None` if it leaves nothing behind.
-    pub fn to_save(&self) -> Option<Saved> {
-        let (knob, [prior, ours, before]) = match &self.action {
-            Action::Set { knob, prior, from, to } => (*knob, [*prior, *to, *from].map(Value::from)),
-            Action::Pin { knob, prior, from, to } => {
-                (*knob, [prior, to, from].map(|list| Value::from(list.clone())))
-            }
-            _ => return None,
-        };
-        let path = self.path.clone();
-        Some(Saved { path, id: self.id, knob, prior, ours, before, had_setting: false })
-    }
 }

@@ -141,4 +141,10 @@ impl Snapshot {
     pub fn slices(&self) -> impl Iterator<Item = &Group> {
         self.ancestors.iter().chain(&self.above_bystanders)
     }
+
+    /// Every cgroup that was read.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        let workloads = self.workloads.iter().map(|w| &w.group);
+        workloads.chain(&self.bystanders).chain(self.slices())
+    }
 }

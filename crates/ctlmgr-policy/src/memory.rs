@@ -224,9 +224,7 @@ impl<'a> Context<'a> {
     }
 
     fn was_read(&self, path: &CgroupPath) -> bool {
-        let workloads = self.snapshot.workloads.iter().map(|w| &w.group);
-        let others = self.snapshot.bystanders.iter().chain(self.snapshot.slices());
-        workloads.chain(others).any(|g| g.path == *path)
+        self.snapshot.groups().any(|g| g.path == *path)
     }
 
     /// memory.low of a workload, and why.
@@ -345,7 +343,9 @@ impl<'a> Context<'a> {
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
         let may_lower = self.may_take() && !self.is_untold(&group.path);
         let is_there = from == to && !self.state.is_pending(group, knob);
-        if recent || is_there || (to < from && !may_lower) {
+        // It may be what a keeper was told before, and writes now.
+        let is_unclear = self.snapshot.is_mixed && self.state.was_overridden(group, knob, from);
+        if recent || is_there || is_unclear || (to < from && !may_lower) {
             return None;
         }
         if self.settings.memory.on_override == OnOverride::Yield && self.is_foreign(group, knob) {
@@ -631,6 +631,55 @@ mod tests {
         assert_eq!(decide(&settings, state, &snapshot).1.overrides(), 0);
     }
 
+    /// A manager that answers late has done what was decided long ago, and a newer plan is in force.
+    #[test]
+    fn what_becomes_of_an_older_write_tells_only_what_its_keeper_holds() {
+        let settings = without_throttle();
+        let mut snapshot = pair(M(400), M(600));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        apply(&plan, &mut state, &mut snapshot);
+        let path = snapshot.workloads[1].group.path.clone();
+        let is_it = |s: &&Step| s.path == path && s.action.knob() == Some(Knob::MemoryLow);
+        let mut write = |state: State, at: Millis, total| {
+            (snapshot.at, snapshot.host.mem_total) = (at, total);
+            let (plan, mut state) = decide(&settings, state, &snapshot);
+            let step = plan.steps.iter().find(is_it).cloned().unwrap();
+            state.learn(&step, &Outcome::Untold, at);
+            let Action::Set { to, .. } = step.action else { panic!("{step:?}") };
+            snapshot.workloads[1].group.memory.low = to;
+            (step, state)
+        };
+        let (older, state) = write(state, Millis(20_000), M(800));
+        let (newer, mut state) = write(state, Millis(22_000), M(600));
+        let saved = |step: &Step| step.to_save().unwrap();
+        for (outcome, is_unknown) in
+            [(Outcome::Failed("no answer".into()), true), (Outcome::Done, false)]
+        {
+            state.learn(&older, &outcome, Millis(20_000));
+            let known = &state.written[&(path.clone(), Knob::MemoryLow)];
+            assert_eq!(known.saved.ours, saved(&newer).ours);
+            assert!(known.is_pending && known.saved.is_ours(&saved(&older).ours));
+            assert_eq!(known.saved.is_ours(&saved(&older).before), is_unknown);
+        }
+        // Nor does a release that ends late take the newer write away.
+        let (knob, ours, prior) = (Knob::MemoryLow, M(1), Bytes::ZERO);
+        let release = Step { action: Action::Release { knob, ours, prior }, ..older.clone() };
+        state.learn(&release, &Outcome::Done, Millis(20_000));
+        let key = (path.clone(), Knob::MemoryLow);
+        assert_eq!(state.written[&key].saved.ours, saved(&newer).ours);
+        let mut told = state.clone();
+        told.learn(&newer, &Outcome::Done, Millis(22_000));
+        let known = &told.written[&key].saved;
+        assert!(!told.written[&key].is_pending && !known.is_ours(&M(1400).into()));
+        assert_eq!((&known.told, &known.asked), (&None, &None), "it holds ours");
+        // What is found while a writer is at work, and is not known, is not written over.
+        snapshot.at = Millis(24_000);
+        snapshot.workloads[1].group.memory.low = M(123);
+        snapshot.is_mixed = true;
+        let (plan, _) = decide(&settings, state, &snapshot);
+        assert_eq!(plan.steps.iter().find(is_it), None);
+    }
+
     /// As a user's manager leaves its slices when a setting of a unit changes; of the system's manager somebody
     /// has asked for it.
     #[test]
@@ -855,6 +904,8 @@ mod tests {
             prior: M(800).into(),
             ours: M(200).into(),
             before: M(800).into(),
+            told: None,
+            asked: None,
             had_setting: false,
         };
         state.adopt(&saved);

@@ -60,6 +60,18 @@ pub(crate) struct Written {
     pub(crate) is_pending: bool,
 }
 
+impl Written {
+    /// Learns what became of a write that was decided before this one, which is in force: its keeper may have been told of
+    /// the older one only.
+    fn learn_older(&mut self, older: Saved, outcome: &Outcome) {
+        match outcome {
+            Outcome::Done => (self.saved.told, self.saved.asked) = (Some(older.ours), None),
+            Outcome::Failed(_) => self.saved.asked = Some(older.ours),
+            _ => {}
+        }
+    }
+}
+
 /// A map whose keys are no text, as a list of pairs.
 mod pairs {
     use std::collections::BTreeMap;
@@ -145,12 +157,21 @@ impl State {
                     saved.before = saved.ours.clone();
                 }
                 let key = (step.path.clone(), knob);
+                let newer = self.written.get_mut(&key);
+                if let Some(newer) = newer.filter(|w| w.saved.id == step.id && w.at > at) {
+                    newer.learn_older(saved, outcome);
+                    return;
+                }
                 // Whatever is found there next was written after ours.
                 self.overridden.remove(&key);
                 let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
                 let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
-                if let Some(last) = last.filter(|last| last.is_pending) {
-                    saved.before = last.saved.before.clone();
+                if let Some(last) = last.filter(|l| l.is_pending && *outcome != Outcome::Done) {
+                    saved.told = last.saved.told.clone().or(Some(last.saved.before.clone()));
+                    saved.asked = last.saved.asked.clone();
+                }
+                if matches!(outcome, Outcome::Failed(_)) {
+                    saved.asked = Some(saved.ours.clone());
                 }
                 let is_pending = matches!(outcome, Outcome::Failed(_) | Outcome::Untold);
                 self.written.insert(key, Written { saved, at, turns, is_pending });
@@ -163,6 +184,10 @@ impl State {
 
     fn learn_release(&mut self, step: &Step, knob: Knob, outcome: &Outcome, at: Millis) {
         let key = (step.path.clone(), knob);
+        // Written anew since, by a newer plan.
+        if self.written.get(&key).is_some_and(|newer| newer.at > at) {
+            return;
+        }
         match (outcome, self.written.get_mut(&key)) {
             // To try again after a while; but the age of a freeze counts from its beginning.
             (Outcome::Failed(_), Some(written)) if knob != Knob::CgroupFreeze => {

@@ -39,7 +39,7 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS knob (
         path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
         prior ANY NOT NULL, ours ANY NOT NULL, before ANY NOT NULL,
-        had_setting INTEGER NOT NULL,
+        had_setting INTEGER NOT NULL, told ANY, asked ANY,
         PRIMARY KEY (path, knob)
     ) STRICT;";
 
@@ -64,6 +64,10 @@ impl Journal {
         self.db.pragma_update(None, "synchronous", "FULL")?;
         self.migrate()?;
         self.db.execute_batch(SCHEMA)?;
+        if !self.has_column("told", "ANY")? {
+            let add = "ALTER TABLE knob ADD COLUMN told ANY; ALTER TABLE knob ADD COLUMN asked ANY";
+            self.db.execute_batch(add)?;
+        }
         self.bring_over()?;
         let known: i64 =
             self.db.query_row("SELECT count(*) FROM boot WHERE id = ?1", [boot], |r| r.get(0))?;
@@ -78,9 +82,7 @@ impl Journal {
 
     /// An older daemon of this boot may have left its rows.
     fn migrate(&self) -> rusqlite::Result<()> {
-        let sql =
-            "SELECT count(*) FROM pragma_table_info('knob') WHERE type = 'INTEGER' AND name = ?1";
-        let has = |column| self.db.query_row(sql, [column], |r| r.get::<_, i64>(0)).map(|n| n > 0);
+        let has = |column| self.has_column(column, "INTEGER");
         if has("prior")? && !has("had_setting")? {
             let add = "ALTER TABLE knob ADD COLUMN had_setting INTEGER NOT NULL DEFAULT 0";
             self.db.execute_batch(add)?;
@@ -92,6 +94,11 @@ impl Journal {
         }
     }
 
+    fn has_column(&self, name: &str, kind: &str) -> rusqlite::Result<bool> {
+        let sql = "SELECT count(*) FROM pragma_table_info('knob') WHERE name = ?1 AND type = ?2";
+        self.db.query_row(sql, [name, kind], |r| r.get::<_, i64>(0)).map(|n| n > 0)
+    }
+
     /// The rows of an older table, all or none.
     fn bring_over(&self) -> rusqlite::Result<()> {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'knob_of_numbers'";
@@ -100,8 +107,9 @@ impl Journal {
         }
         let change = self.db.unchecked_transaction()?;
         change.execute_batch(
-            "INSERT OR IGNORE INTO knob SELECT path, cgroup, knob, prior, ours, before, had_setting
-             FROM knob_of_numbers; DROP TABLE knob_of_numbers;",
+            "INSERT OR IGNORE INTO knob (path, cgroup, knob, prior, ours, before, had_setting)
+             SELECT path, cgroup, knob, prior, ours, before, had_setting FROM knob_of_numbers;
+             DROP TABLE knob_of_numbers;",
         )?;
         change.commit()
     }
@@ -109,17 +117,21 @@ impl Journal {
     /// Notes, durably, that `saved` is about to be written.
     ///
     /// Whether the unit had a setting of its own is kept from the first note of the same prior:
-    /// after that the setting is ours. What was there before is kept while ours follow each other and their keeper is told of
-    /// none ([`Journal::note_told`]): it may write that again.
+    /// after that the setting is ours. What the keeper was told ([`Journal::note_told`]) and asked for ([`Journal::note_asked`]) is
+    /// kept while ours follow each other: it may write either.
     ///
     /// # Errors
     /// The note did not reach stable storage; the knob must not be written then.
     pub fn note(&self, saved: &Saved) -> Result<(), JournalError> {
-        let sql = "INSERT INTO knob VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        let sql = "INSERT INTO knob (path, cgroup, knob, prior, ours, before, had_setting)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                    ON CONFLICT (path, knob) DO UPDATE SET
                        had_setting = iif(prior = excluded.prior, had_setting, excluded.had_setting),
-                       before = iif(cgroup = excluded.cgroup AND ours IN (excluded.before, excluded.ours),
-                                    before, excluded.before),
+                       told = iif(cgroup = excluded.cgroup AND ours IN (excluded.before, excluded.ours),
+                                  coalesce(told, before), NULL),
+                       asked = iif(cgroup = excluded.cgroup AND ours IN (excluded.before, excluded.ours),
+                                   asked, NULL),
+                       before = excluded.before,
                        cgroup = excluded.cgroup, prior = excluded.prior, ours = excluded.ours";
         let row = params![
             saved.path.as_str(),
@@ -133,14 +145,27 @@ impl Journal {
         self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
     }
 
-    /// Notes that the keeper of `saved` has it.
+    /// Notes that the keeper of `saved` is about to be asked to write it.
+    ///
+    /// # Errors
+    /// The note did not reach stable storage; the keeper must not be asked then.
+    pub fn note_asked(&self, saved: &Saved) -> Result<(), JournalError> {
+        self.note_keeper(saved, "asked = ?3")
+    }
+
+    /// Notes that the keeper of `saved` has it, whatever came after it.
     ///
     /// # Errors
     /// The journal cannot be written.
     pub fn note_told(&self, saved: &Saved) -> Result<(), JournalError> {
-        let sql = "UPDATE knob SET before = ours WHERE path = ?1 AND knob = ?2 AND ours = ?3";
-        let row = params![saved.path.as_str(), saved.knob.file(), kept(&saved.ours)];
-        self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
+        self.note_keeper(saved, "before = iif(ours = ?3, ours, before), told = ?3, asked = NULL")
+    }
+
+    fn note_keeper(&self, saved: &Saved, what: &str) -> Result<(), JournalError> {
+        let sql = format!("UPDATE knob SET {what} WHERE path = ?1 AND knob = ?2 AND cgroup = ?4");
+        let (path, ours, cgroup) = (saved.path.as_str(), kept(&saved.ours), signed(saved.id.0));
+        let row = params![path, saved.knob.file(), ours, cgroup];
+        self.db.execute(&sql, row).map(drop).map_err(self.fail("write"))
     }
 
     /// Forgets a knob: it was put back, or its cgroup is gone.
@@ -169,7 +194,8 @@ impl Journal {
     /// # Errors
     /// The journal cannot be read.
     pub fn entries(&self) -> Result<Vec<Saved>, JournalError> {
-        let sql = "SELECT path, cgroup, knob, prior, ours, before, had_setting FROM knob
+        let sql =
+            "SELECT path, cgroup, knob, prior, ours, before, had_setting, told, asked FROM knob
                    ORDER BY length(path) - length(replace(path, '/', '')) DESC, path, knob";
         let read = || {
             let mut statement = self.db.prepare(sql)?;
@@ -189,6 +215,10 @@ fn saved(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Saved>> {
     let (path, knob): (String, String) = (row.get(0)?, row.get(2)?);
     let Some(knob) = Knob::from_file(&knob) else { return Ok(None) };
     let value = |column| value(row, column);
+    let held = |column| match row.get_ref(column)? {
+        types::ValueRef::Null => Ok(None),
+        _ => value(column).map(Some),
+    };
     Ok(Some(Saved {
         path: CgroupPath::new(&path),
         id: CgroupId(unsigned(row.get(1)?)),
@@ -197,6 +227,8 @@ fn saved(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Saved>> {
         ours: value(4)?,
         before: value(5)?,
         had_setting: row.get(6)?,
+        told: held(7)?,
+        asked: held(8)?,
     }))
 }
 
@@ -240,6 +272,8 @@ mod tests {
             prior: Bytes(prior).into(),
             ours: Bytes(ours).into(),
             before: Bytes(prior).into(),
+            told: None,
+            asked: None,
             had_setting: false,
         }
     }
@@ -266,11 +300,21 @@ mod tests {
         write(30, 25);
         write(25, 20);
         let last = write(25, 20);
-        assert!(is_ours(20) && is_ours(30) && !is_ours(25) && !is_ours(12));
+        assert!([20, 25, 30].iter().all(|ours| is_ours(*ours)) && !is_ours(12));
         journal.note_told(&last).unwrap();
-        assert!(is_ours(20) && !is_ours(30));
-        write(40, 20);
-        assert!(!is_ours(40), "another's, written over");
+        assert!(is_ours(20) && !is_ours(25) && !is_ours(30));
+        let older = write(20, 60);
+        write(60, 70);
+        journal.note_told(&older).unwrap();
+        assert!(is_ours(70) && is_ours(60) && !is_ours(20), "told while a newer one is in force");
+        journal.note_asked(&write(60, 70)).unwrap();
+        write(70, 80);
+        write(80, 90);
+        assert!([60, 70, 80, 90].iter().all(|ours| is_ours(*ours)), "it may do it later");
+        journal.note_told(&write(80, 90)).unwrap();
+        assert!(is_ours(90) && ![60, 70, 80].iter().any(|ours| is_ours(*ours)));
+        write(50, 95);
+        assert!(!is_ours(90), "another has written meanwhile");
     }
 
     #[test]
@@ -306,6 +350,28 @@ mod tests {
         );
         journal.forget(&CgroupPath::new("a.slice"), Knob::MemoryLow).unwrap();
         assert_eq!(journal.entries().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn rows_of_before_keepers_were_remembered_are_understood() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("undo.db");
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(
+            "CREATE TABLE boot (id TEXT NOT NULL); INSERT INTO boot VALUES ('boot');
+             CREATE TABLE knob (path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
+                prior ANY NOT NULL, ours ANY NOT NULL, before ANY NOT NULL,
+                had_setting INTEGER NOT NULL, PRIMARY KEY (path, knob)) STRICT;
+             INSERT INTO knob VALUES ('a.slice', -1, 'memory.low', 0, 10, 0, 0);",
+        )
+        .unwrap();
+        drop(old);
+        let journal = Journal::open(&path, "boot").unwrap();
+        assert_eq!(journal.entries().unwrap(), [note("a.slice", 0, 10)]);
+        let saved = Saved { before: Bytes(10).into(), ..note("a.slice", 0, 20) };
+        journal.note(&saved).unwrap();
+        let told = Some(Bytes::ZERO.into());
+        assert_eq!(journal.entries().unwrap(), [Saved { told, ..saved }]);
     }
 
     #[test]

@@ -170,10 +170,10 @@ fn decision(decision: &Decision) {
     let time = format!("{:02}:{:02}:{:02} UTC", clock / 3600, clock / 60 % 60, clock % 60);
     let outcome = match &decision.outcome {
         None => "only observed".to_owned(),
-        Some(Outcome::Done) => "done".to_owned(),
+        // That its keeper has to be told still makes no difference to anybody.
+        Some(Outcome::Done | Outcome::Untold) => "done".to_owned(),
         Some(Outcome::Reclaimed(bytes)) => format!("got {bytes}"),
         Some(Outcome::Vanished) => "the cgroup was gone".to_owned(),
-        Some(Outcome::Untold) => "in force; the system's manager has to be told later".to_owned(),
         Some(Outcome::Overtaken) => "not done: the host had changed meanwhile".to_owned(),
         Some(Outcome::Overridden(value)) => format!("another writer set {value}"),
         Some(Outcome::Failed(error)) => format!("failed: {error}"),

@@ -8,8 +8,9 @@ use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
 
-use crate::daemon::{Daemon, Last, Writing};
+use crate::daemon::{Daemon, Last};
 use crate::workers::{self, Report, Work};
+use crate::writer::{Protection, Told, Writing, Written};
 
 impl<U: UnitProperties> Daemon<U> {
     /// Takes what a worker reports.
@@ -39,17 +40,13 @@ impl<U: UnitProperties> Daemon<U> {
                     self.hurry();
                 }
             }
-            Report::Ahead(steps) => self.learn_ahead(&steps),
-            Report::Written(outcomes) => match self.busy.writing.take() {
-                Some(writing) => {
-                    if outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Untold) {
-                        self.hurry();
-                    }
-                    self.learn(outcomes, writing.decided_at);
-                }
+            Report::Ahead(ahead) => self.learn_ahead(ahead),
+            Report::Written(written) => match self.busy.writing.take() {
+                Some(writing) => self.learn_written(written, writing.decided_at),
                 // Undo has waited for this writer and put back what it wrote: nothing is ours.
                 None => {
-                    outcomes.into_iter().for_each(|(step, outcome)| self.account(step, outcome));
+                    let outcomes = written.outcomes.into_iter();
+                    outcomes.for_each(|(step, outcome)| self.account(step, outcome));
                 }
             },
             Report::Reclaimed(outcomes) => {
@@ -109,11 +106,14 @@ impl<U: UnitProperties> Daemon<U> {
         if !self.actuator.has_reclaim() {
             writes.append(&mut reclaims);
         }
-        // While the writer is busy the plan is made of old values; the next reading plans anew.
-        if !writes.is_empty() && self.busy.writing.is_none() {
-            let (actuator, done) = (self.actuator.clone(), self.reports.clone());
-            let task = workers::write(actuator, journal.clone(), writes, done);
-            self.busy.writing = Some(Writing { task, decided_at });
+        match &mut self.busy.writing {
+            None if writes.is_empty() => {}
+            None => {
+                let (plan, done) = ((writes, decided_at), self.reports.clone());
+                self.busy.writing = Some(Writing::begin(&self.actuator, journal, plan, done));
+            }
+            // What else there is to write waits for a plan of a reading without old values in it.
+            Some(writing) => writing.go_on(writes, decided_at),
         }
         if !reclaims.is_empty() && !self.busy.reclaiming {
             self.busy.reclaiming = true;
@@ -132,9 +132,20 @@ impl<U: UnitProperties> Daemon<U> {
         }
     }
 
-    fn learn(&mut self, outcomes: Vec<(Step, Outcome)>, decided_at: Millis) {
+    fn learn_written(&mut self, written: Written, decided_at: Millis) {
         self.learned_at = self.now();
-        outcomes.into_iter().for_each(|(step, outcome)| self.learn_one(step, outcome, decided_at));
+        if written.told.iter().any(|told| told.outcome == Outcome::Untold) {
+            self.hurry();
+        }
+        let outcomes = written.outcomes.into_iter();
+        outcomes.for_each(|(step, outcome)| self.learn_one(step, outcome, decided_at));
+        for Told { step, decided_at, outcome } in written.told {
+            self.take_in(&step, &outcome, decided_at);
+            // That it is in force was accounted for already.
+            if matches!(outcome, Outcome::Failed(_) | Outcome::Overridden(_)) {
+                self.count(&step, &outcome);
+            }
+        }
     }
 
     fn learn_one(&mut self, step: Step, outcome: Outcome, at: Millis) {
@@ -142,10 +153,15 @@ impl<U: UnitProperties> Daemon<U> {
         self.account(step, outcome);
     }
 
-    /// What is ours already, and would be another's to who does not know: the rest of what became of it comes later.
-    fn learn_ahead(&mut self, steps: &[Step]) {
-        let Some(Writing { decided_at, .. }) = self.busy.writing else { return };
-        steps.iter().for_each(|step| self.take_in(step, &Outcome::Untold, decided_at));
+    /// What is ours already, and would be another's to who does not know.
+    fn learn_ahead(&mut self, ahead: Protection) {
+        // Undo has waited for this writer, and nothing is ours.
+        let Some(writing) = &mut self.busy.writing else { return };
+        writing.note_known();
+        self.learned_at = self.now();
+        for step in ahead.steps {
+            self.learn_one(step, Outcome::Untold, ahead.decided_at);
+        }
     }
 
     fn take_in(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
@@ -159,8 +175,8 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn account(&mut self, step: Step, outcome: Outcome) {
         self.count(&step, &outcome);
-        // What was not written is no decision worth a line in `why`; nor is that of which the manager is told only.
-        if outcome != Outcome::Overtaken && !workers::is_told_only(&step) {
+        // What was not written is no decision worth a line in `why`.
+        if outcome != Outcome::Overtaken {
             self.remember(step, Some(outcome));
         }
     }
@@ -168,7 +184,7 @@ impl<U: UnitProperties> Daemon<U> {
     fn count(&mut self, step: &Step, outcome: &Outcome) {
         let (path, reason) = (&step.path, &step.reason.0);
         match outcome {
-            Outcome::Done => {
+            Outcome::Done | Outcome::Untold => {
                 self.counters.writes += 1;
                 match step.action {
                     Action::Set { knob, from, to, .. } => {
@@ -187,7 +203,6 @@ impl<U: UnitProperties> Daemon<U> {
                 debug!(%path, bytes = bytes.0, reason, "reclaimed");
             }
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
-            Outcome::Untold => debug!(%path, %step, "in force; its manager has to be told later"),
             Outcome::Overtaken => debug!(%path, %step, "not done: the host changed meanwhile"),
             Outcome::Overridden(value) => {
                 self.counters.overrides += u64::from(!is_found_later(step, value));

@@ -13,7 +13,6 @@ use ctlmgr_store::Journal;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 use crate::calm::Calm;
@@ -25,6 +24,7 @@ use crate::recorder::Recorder;
 use crate::tasks::{self, open_gate, watch_traffic};
 use crate::undo::{SharedJournal, give_back, revert_some, with_journal};
 use crate::workers::Report;
+use crate::writer::Writing;
 use crate::{api, notify};
 
 /// Why the loop moves.
@@ -53,13 +53,6 @@ pub(crate) struct Busy {
     pub writing: Option<Writing>,
     pub reclaiming: bool,
     pub stopping: bool,
-}
-
-/// Knobs that are being written.
-pub(crate) struct Writing {
-    pub task: JoinHandle<()>,
-    /// When what is written was decided.
-    pub decided_at: Millis,
 }
 
 /// All state of the daemon.

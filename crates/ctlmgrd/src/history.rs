@@ -29,12 +29,11 @@ enum Kind {
 
 impl Kind {
     fn of(action: &Action) -> Kind {
-        match *action {
-            Action::Set { knob, .. } | Action::Release { knob, .. } => Kind::Knob(knob),
-            Action::Pin { knob, .. } | Action::Unpin { knob, .. } => Kind::Knob(knob),
-            Action::Reclaim { .. } => Kind::Reclaim,
-            Action::Stop { .. } => Kind::Stop,
-        }
+        let other = match action.amount_to_reclaim() {
+            Some(_) => Kind::Reclaim,
+            None => Kind::Stop,
+        };
+        action.knob().map_or(other, Kind::Knob)
     }
 }
 

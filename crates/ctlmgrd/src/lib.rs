@@ -21,10 +21,12 @@ mod place;
 mod places;
 mod processors;
 mod recorder;
+mod step;
 mod tasks;
 mod traffic;
 mod undo;
 mod workers;
+mod writer;
 
 pub use daemon::run;
 pub use places::Places;

@@ -21,9 +21,10 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, error, info, warn};
 
 use crate::gate::late::Permit;
+use crate::step::{carry_out_one, outcome_of};
 use crate::traffic::Seen;
 use crate::undo::{SharedJournal, with_journal};
-use crate::workers::{Report, carry_out_one};
+use crate::workers::Report;
 
 use self::reading::Watched;
 
@@ -188,7 +189,7 @@ impl<U: UnitProperties> Placing<U> {
             let journal = journal.clone();
             async move {
                 let outcome = carry_out_one(actuator, &journal, &step, Instant::now()).await;
-                (step, outcome.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))))
+                (step, outcome_of(outcome))
             }
         };
         let began = Instant::now();

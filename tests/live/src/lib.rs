@@ -189,6 +189,24 @@ impl Ctlmgr {
         })
     }
 
+    /// Waits until the system's manager knows what protects a container, and its slice.
+    ///
+    /// # Errors
+    /// It is never told.
+    pub fn wait_told(&self, container: &Container) -> Result<()> {
+        let slice = container.cgroup.parent().context("a container has a slice")?;
+        eventually("the system's manager is told", || {
+            for cgroup in [&*container.cgroup, slice] {
+                let unit = cgroup.file_name().unwrap_or_default().display();
+                let known = sh(&format!("systemctl show -P MemoryLow {unit}"))?;
+                if known != sh(&format!("cat {}/memory.low", cgroup.display()))? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
     /// Stops the daemon and checks that nothing of it is left.
     ///
     /// # Errors

@@ -335,6 +335,8 @@ impl Saved2 {
             prior: self.value.clone(),
             ours: self.value.clone(),
             before: self.value.clone(),
+            told: None,
+            asked: None,
             had_setting: false,
         }
     }

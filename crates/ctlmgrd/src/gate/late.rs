@@ -15,8 +15,8 @@ use ctlmgr_sense::Sensor;
 use tokio::sync::{Mutex, mpsc};
 use tracing::{info, warn};
 
+use crate::step::carry_out_one;
 use crate::undo::SharedJournal;
-use crate::workers::carry_out_one;
 
 /// Longer than anybody who is frozen waits.
 const LONGEST: Duration = Duration::from_secs(70);

@@ -147,6 +147,34 @@ fn a_hung_message_bus_is_passed_by() -> Result<()> {
     ctlmgr.stop_and_expect_pristine()
 }
 
+/// As one that waits for memory itself. What it was asked for meanwhile it does late, and that is no other's will.
+#[test]
+fn protection_follows_while_the_systems_manager_does_not_answer() -> Result<()> {
+    let web = Container::start("web", 64, "")?;
+    let other = Container::start("other", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    ctlmgr.wait_protected(&other)?;
+    let freeze = |is_to| sh(&format!("echo {is_to} >/sys/fs/cgroup/init.scope/cgroup.freeze"));
+    let grow = |container: &Container| {
+        let name = &container.name;
+        sh(&format!(
+            "docker exec {name} dd if=/dev/urandom of=/dev/shm/more bs=1M count=100 2>/dev/null"
+        ))?;
+        eventually("protection follows", || Ok(container.knob("memory.low")? > 150 << 20))
+    };
+    freeze(1)?;
+    let followed = grow(&web).and_then(|()| grow(&other));
+    let slice = knob("/sys/fs/cgroup/ctlmgr.slice/memory.low");
+    freeze(0)?;
+    followed?;
+    assert!(slice? > 300 << 20, "the slice covers both");
+    ctlmgr.wait_told(&web)?;
+    ctlmgr.wait_told(&other)?;
+    assert_eq!(ctlmgr.status()?["counters"]["overrides"], 0);
+    ctlmgr.stop_and_expect_pristine()
+}
+
 /// Between a crash and the next start there is no process that `systemctl stop` could ask.
 #[test]
 fn a_stop_while_systemd_waits_to_restart_undoes() -> Result<()> {
@@ -186,6 +214,7 @@ fn what_leaves_the_plan_is_given_back_at_once() -> Result<()> {
     assert_eq!(web.knob("memory.low")?, 48 << 20);
     sh("rm /etc/ctlmgr/config.d/95-out.toml; systemctl reload ctlmgr")?;
     ctlmgr.wait_protected(&web)?;
+    ctlmgr.wait_told(&web)?;
     drop(web);
     given_back("the slice of the last container is as it was")?;
     eventually("the journal has forgotten all of it", || {

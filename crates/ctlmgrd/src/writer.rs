@@ -1,0 +1,519 @@
+//! The writer of knobs.
+//!
+//! Protection takes effect before the system's manager is told of it, of a whole plan at once and what becomes less
+//! first: a manager that is starved of memory takes seconds for each, and may be waiting for the very memory that is
+//! kept from it. So
+//!
+//! * what it was not told within [`TELL_TIME`] is left to the next plan;
+//! * while the writer waits for it, protection of newer plans takes effect, and it is told of that in place of what is
+//!   old by then.
+//!
+//! Page cache that a limit counts on is reclaimed here, for [`CACHE_TIME`] at most but for one chunk.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ctlmgr_act::{Actuator, RECLAIM_TIME, UnitProperties};
+use ctlmgr_model::{Action, Knob, Millis, Outcome, Saved, Step, Value};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinHandle;
+
+use crate::step::{carry_out_one, note, outcome_of};
+use crate::undo::{SharedJournal, with_journal};
+use crate::workers::Report;
+
+/// Whoever writes knobs takes page cache no longer than this.
+const CACHE_TIME: Duration = Duration::from_millis(500);
+/// What its keeper was not told by then is left to the next plan, if it is in force.
+const TELL_TIME: Duration = Duration::from_secs(1);
+
+/// Steps that set protection, of one plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Protection {
+    pub steps: Vec<Step>,
+    pub decided_at: Millis,
+}
+
+/// What became of a step, and when it was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub step: Step,
+    pub decided_at: Millis,
+    pub outcome: Outcome,
+}
+
+/// What became of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Of what was not in force before its turn.
+    pub outcomes: Vec<(Step, Outcome)>,
+    /// Of what was, and its keeper had to be told.
+    pub told: Vec<Told>,
+}
+
+/// Knobs that are being written.
+pub(crate) struct Writing {
+    pub task: JoinHandle<()>,
+    /// When what is written was decided.
+    pub decided_at: Millis,
+    newer: Sender<Protection>,
+    /// Whether the loop knows all that is in force: readings from before are of no use to a newer plan.
+    is_known: bool,
+}
+
+impl Writing {
+    /// Has a plan carried out.
+    pub(crate) fn begin<U: UnitProperties>(
+        actuator: &Arc<Actuator<U>>,
+        journal: &SharedJournal,
+        (steps, decided_at): (Vec<Step>, Millis),
+        done: Sender<Report>,
+    ) -> Writing {
+        let (newer, plans) = channel(1);
+        let (actuator, journal) = (actuator.clone(), journal.clone());
+        let task = tokio::spawn(async move {
+            // Elsewhere reclaim is a write, and whoever writes has nothing more urgent to do.
+            let reclaim = if actuator.has_reclaim() { CACHE_TIME } else { RECLAIM_TIME };
+            let patience = Patience { reclaim, tell: TELL_TIME };
+            let writer = Writer::new((&actuator, &journal), plans, done);
+            writer.write(steps, decided_at, patience).await;
+        });
+        Writing { task, decided_at, newer, is_known: false }
+    }
+
+    /// Puts the protection of a newer plan in force, though the keeper of knobs has not answered yet.
+    pub(crate) fn go_on(&mut self, mut steps: Vec<Step>, decided_at: Millis) {
+        steps.retain(is_protection);
+        if self.is_known && !steps.is_empty() {
+            self.is_known = self.newer.try_send(Protection { steps, decided_at }).is_err();
+        }
+    }
+
+    /// The loop has learned what is in force.
+    pub(crate) fn note_known(&mut self) {
+        self.is_known = true;
+    }
+}
+
+/// For how long steps are begun.
+#[derive(Clone, Copy)]
+struct Patience {
+    reclaim: Duration,
+    /// Nothing but what is in force already is put off.
+    tell: Duration,
+}
+
+/// Carries out one plan.
+struct Writer<'a, U> {
+    actuator: &'a Actuator<U>,
+    journal: &'a SharedJournal,
+    plans: Receiver<Protection>,
+    done: Sender<Report>,
+    /// What is in force, and known to the journal, before its turn.
+    ahead: Vec<Step>,
+    /// What newer plans have put in force, and when that was decided; the newest last.
+    newer: Vec<(Step, Millis)>,
+}
+
+impl<'a, U: UnitProperties> Writer<'a, U> {
+    fn new(
+        (actuator, journal): (&'a Actuator<U>, &'a SharedJournal),
+        plans: Receiver<Protection>,
+        done: Sender<Report>,
+    ) -> Self {
+        Writer { actuator, journal, plans, done, ahead: Vec::new(), newer: Vec::new() }
+    }
+
+    async fn write(mut self, steps: Vec<Step>, decided_at: Millis, patience: Patience) {
+        let ahead = self.write_ahead(&steps).await;
+        self.ahead = ahead.clone();
+        self.ahead.extend(steps.iter().filter(|step| is_told_only(step)).cloned());
+        self.report_ahead(ahead, decided_at).await;
+        let written = self.carry_out(&steps, decided_at, patience).await;
+        // The loop is gone only when the process is about to end.
+        let _ = self.done.send(Report::Written(written)).await;
+    }
+
+    async fn report_ahead(&self, steps: Vec<Step>, decided_at: Millis) {
+        let _ = self.done.send(Report::Ahead(Protection { steps, decided_at })).await;
+    }
+
+    async fn carry_out(
+        &mut self,
+        steps: &[Step],
+        decided_at: Millis,
+        patience: Patience,
+    ) -> Written {
+        let begun = Instant::now();
+        // For all reclaim together: by then the host is another, and no dip lets a limit be raised meanwhile.
+        let deadline = begun + patience.reclaim;
+        let mut written = Written::default();
+        for (index, step) in steps.iter().enumerate() {
+            if self.ahead.contains(step) {
+                // However slow the keeper of knobs is, each plan tells it something; and all of a unit, as it writes all.
+                let is_late = index > 0 && begun.elapsed() >= patience.tell;
+                let is_begun = steps[..index].iter().any(|before| before.path == step.path);
+                let may_tell = is_begun || !is_late;
+                written.told.push(self.tell((step, decided_at), &steps[index..], may_tell).await);
+            } else {
+                let work = carry_out_one(self.actuator, self.journal, step, deadline);
+                let outcome = outcome_of(self.attend(work, &steps[index..]).await);
+                written.outcomes.push((step.clone(), outcome));
+            }
+        }
+        written
+    }
+
+    /// Tells the keeper of what is in force by now: the first of `left`, or what newer plans have made of it.
+    async fn tell(&mut self, ours: (&Step, Millis), left: &[Step], may_tell: bool) -> Told {
+        let newest = self.newer.iter().rev().find(|(newer, _)| is_same_knob(newer, ours.0));
+        let (step, decided_at) =
+            newest.map_or_else(|| (ours.0.clone(), ours.1), |(step, at)| (step.clone(), *at));
+        let outcome = match step.to_save() {
+            Some(saved) if may_tell => outcome_of(self.ask(saved, left).await),
+            _ => Outcome::Untold,
+        };
+        Told { step, decided_at, outcome }
+    }
+
+    async fn ask(&mut self, saved: Saved, left: &[Step]) -> anyhow::Result<Outcome> {
+        if self.actuator.is_overtaken(&saved) {
+            return Ok(Outcome::Overtaken);
+        }
+        // Whoever writes past the keeper meanwhile must know what that may still do.
+        let asked = saved.clone();
+        with_journal(self.journal, move |j| j.note_asked(&asked)).await?;
+        let outcome = match self.attend(self.actuator.set(&saved), left).await {
+            Outcome::Overridden(value) if self.is_of_newer(&left[0], &value) => Outcome::Done,
+            other => other,
+        };
+        if outcome == Outcome::Done {
+            with_journal(self.journal, move |j| j.note_told(&saved)).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Whether a newer plan has given this value to the knob of `step`.
+    fn is_of_newer(&self, step: &Step, value: &Value) -> bool {
+        let mut newer = self.newer.iter().filter(|(newer, _)| is_same_knob(newer, step));
+        newer.any(|(newer, _)| newer.to_save().is_some_and(|saved| saved.ours == *value))
+    }
+
+    /// Waits for `work` on the first of `left`; protection of newer plans takes effect meanwhile.
+    async fn attend<T>(&mut self, work: impl Future<Output = T>, left: &[Step]) -> T {
+        let mut work = pin!(work);
+        let result = loop {
+            tokio::select! {
+                // It has begun before anything newer is written.
+                biased;
+                result = &mut work => break result,
+                Some(plan) = self.plans.recv() => self.write_newer(plan, left).await,
+            }
+        };
+        // The keeper may have written what it was asked for before.
+        for (newer, _) in self.newer.iter().filter(|(newer, _)| is_same_knob(newer, &left[0])) {
+            newer.to_save().map(|saved| self.actuator.write_ahead(&saved));
+        }
+        result
+    }
+
+    /// A knob that this plan has still to write itself is left to it; and one beside that which the keeper is just asked for,
+    /// because it writes all of a unit: those from when it was asked.
+    async fn write_newer(&mut self, mut plan: Protection, left: &[Step]) {
+        let is_open =
+            |step: &Step| left.iter().any(|l| is_same_knob(l, step) && !self.ahead.contains(l));
+        let is_beside = |step: &Step| step.path == left[0].path && !is_same_knob(step, &left[0]);
+        plan.steps.retain(|step| !is_open(step) && !is_beside(step));
+        let ahead = self.write_ahead(&plan.steps).await;
+        self.newer.extend(ahead.iter().map(|step| (step.clone(), plan.decided_at)));
+        self.report_ahead(ahead, plan.decided_at).await;
+    }
+
+    /// Writes protection past its keeper. The journal knows each before; what fails here is tried again in its turn.
+    async fn write_ahead(&self, steps: &[Step]) -> Vec<Step> {
+        let mut ahead = Vec::new();
+        let is_less =
+            |step: &&Step| matches!(step.action, Action::Set { from, to, .. } if to < from);
+        let (less, more): (Vec<_>, Vec<_>) =
+            steps.iter().filter(|step| is_protection(step)).partition(is_less);
+        for step in less.into_iter().chain(more) {
+            let saved = step.to_save().filter(|saved| !self.actuator.is_overtaken(saved));
+            let Some(saved) = saved else { continue };
+            let is_noted = note(self.actuator, self.journal, &saved).await.is_ok();
+            if is_noted && self.actuator.write_ahead(&saved) {
+                ahead.push(step.clone());
+            }
+        }
+        ahead
+    }
+}
+
+fn is_protection(step: &Step) -> bool {
+    matches!(step.action, Action::Set { knob, .. } if Knob::PROTECTION.contains(&knob))
+}
+
+/// Whether the value is there, and only its keeper does not know.
+fn is_told_only(step: &Step) -> bool {
+    is_protection(step) && matches!(step.action, Action::Set { from, to, .. } if from == to)
+}
+
+fn is_same_knob(one: &Step, other: &Step) -> bool {
+    one.path == other.path
+        && one.action.knob().is_some()
+        && one.action.knob() == other.action.knob()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctlmgr_act::{Property, UnitError};
+    use ctlmgr_host::Host;
+    use ctlmgr_model::{Bytes, CgroupPath, Reason, Rung};
+    use ctlmgr_store::Journal;
+    use ctlmgr_testkit::FakeHost;
+    use std::path::{Path, PathBuf};
+    use std::sync::Mutex;
+    use tokio::sync::Semaphore;
+
+    const NONE: Patience = Patience { reclaim: Duration::ZERO, tell: Duration::ZERO };
+    const DAY: Patience =
+        Patience { reclaim: Duration::ZERO, tell: Duration::from_secs(24 * 60 * 60) };
+
+    /// A system's manager that does as often what it was asked for as it is let.
+    #[derive(Clone)]
+    struct Manager {
+        root: PathBuf,
+        may_go_on: Arc<Semaphore>,
+        asked: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl UnitProperties for Manager {
+        async fn set(&self, unit: &str, properties: &[Property]) -> Result<(), UnitError> {
+            self.asked.lock().unwrap().push(unit.to_owned());
+            self.may_go_on.acquire().await.unwrap().forget();
+            for (file, name) in [("memory.low", "MemoryLow"), ("memory.high", "MemoryHigh")] {
+                if let Some((_, value)) = properties.iter().find(|(n, _)| *n == name) {
+                    let file = format!("sys/fs/cgroup/a.slice/{unit}/{file}");
+                    FakeHost::new(&self.root).write(&file, &value.file_text());
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// A host with three scopes, a manager, and a journal.
+    struct Bench {
+        directory: tempfile::TempDir,
+        manager: Manager,
+        actuator: Actuator<Manager>,
+        journal: SharedJournal,
+    }
+
+    impl Bench {
+        /// With a manager that answers so often.
+        fn new(answers: usize) -> Bench {
+            let directory = tempfile::tempdir().unwrap();
+            let root = directory.path().to_owned();
+            let host = FakeHost::new(&root);
+            host.cgroup("a.slice", 40 << 20, 0);
+            for name in ["x", "y", "z"] {
+                host.cgroup(scope(name).as_str(), 10 << 20, 4096);
+            }
+            let journal = Journal::open(&root.join("journal"), "boot").unwrap();
+            let (may_go_on, asked) = (Arc::new(Semaphore::new(answers)), Arc::default());
+            let manager = Manager { root: root.clone(), may_go_on, asked };
+            let actuator = Actuator::new(Host::fake(&root), manager.clone()).unwrap();
+            Bench { directory, manager, actuator, journal: Arc::new(Mutex::new(journal)) }
+        }
+
+        fn root(&self) -> &Path {
+            self.directory.path()
+        }
+
+        /// One step for each scope: its memory.low.
+        fn steps(&self, from: u64, to: u64) -> Vec<Step> {
+            let cgroups = Host::fake(self.root()).cgroups().unwrap();
+            let (knob, prior) = (Knob::MemoryLow, Bytes(4096));
+            let action = Action::Set { knob, from: Bytes(from), prior, to: Bytes(to) };
+            let step = |name| {
+                let (path, rung) = (scope(name), Rung::Protect);
+                let id = cgroups.open(&path).unwrap().unwrap().id();
+                Step { path, id, action: action.clone(), rung, reason: Reason("test".to_owned()) }
+            };
+            ["x", "y", "z"].map(step).into()
+        }
+
+        fn writer(&self) -> (Writer<'_, Manager>, Sender<Protection>, Receiver<Report>) {
+            let ((newer, plans), (done, reports)) = (channel(1), channel(4));
+            (Writer::new((&self.actuator, &self.journal), plans, done), newer, reports)
+        }
+
+        fn lows(&self) -> [String; 3] {
+            let host = FakeHost::new(self.root());
+            ["x", "y", "z"].map(|n| host.read(&format!("sys/fs/cgroup/{}/memory.low", scope(n))))
+        }
+
+        fn asked(&self) -> Vec<String> {
+            self.manager.asked.lock().unwrap().clone()
+        }
+
+        fn noted(&self) -> [Saved; 3] {
+            let journal = self.journal.lock().unwrap();
+            let find = |name| journal.find(&scope(name), Knob::MemoryLow).unwrap().unwrap();
+            ["x", "y", "z"].map(find)
+        }
+
+        /// What the manager was told and asked for, by the journal.
+        fn held(&self) -> [(Option<u64>, Option<u64>); 3] {
+            let bytes = |value: Option<Value>| Some(value?.amount()?.0);
+            self.noted().map(|saved| (bytes(saved.told), bytes(saved.asked)))
+        }
+
+        fn is_ours(&self, at: usize, bytes: u64) -> bool {
+            self.noted()[at].is_ours(&Bytes(bytes).into())
+        }
+    }
+
+    fn scope(name: &str) -> CgroupPath {
+        CgroupPath::new(&format!("a.slice/{name}.scope"))
+    }
+
+    fn texts(of: [u64; 3]) -> [String; 3] {
+        of.map(|value| value.to_string())
+    }
+
+    async fn expect_ahead(reports: &mut Receiver<Report>) -> Protection {
+        match reports.recv().await {
+            Some(Report::Ahead(ahead)) => ahead,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn expect_written(reports: &mut Receiver<Report>) -> Written {
+        match reports.recv().await {
+            Some(Report::Written(written)) => written,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn outcomes(written: &Written) -> Vec<Outcome> {
+        written.told.iter().map(|told| told.outcome.clone()).collect()
+    }
+
+    #[tokio::test]
+    async fn protection_is_there_before_the_manager_is_told_and_an_old_plan_is_left_to_the_next() {
+        for to in [0, 8192] {
+            let bench = Bench::new(1);
+            let steps = bench.steps(4096, to);
+            let (writer, _newer, mut reports) = bench.writer();
+            writer.write(steps.clone(), Millis(1), NONE).await;
+            let ahead = Protection { steps, decided_at: Millis(1) };
+            assert_eq!(expect_ahead(&mut reports).await, ahead);
+            assert_eq!(bench.lows(), texts([to; 3]));
+            let written = expect_written(&mut reports).await;
+            assert_eq!(outcomes(&written), [Outcome::Done, Outcome::Untold, Outcome::Untold]);
+            assert!(written.outcomes.is_empty());
+            assert_eq!(bench.asked(), ["x.scope"]);
+            // The manager, asked for something else, would write again what it was last told.
+            let again = bench.steps(to, to + 4096);
+            assert_eq!(bench.writer().0.write_ahead(&again).await.len(), 3);
+            let held = [(to, None), (4096, None), (4096, None)];
+            assert_eq!(bench.held(), held.map(|(told, asked)| (Some(told), asked)));
+            assert!([0, 1, 2].iter().all(|at| bench.is_ours(*at, to + 4096)));
+        }
+    }
+
+    #[tokio::test]
+    async fn all_of_a_unit_is_told_however_slow_the_manager_is() {
+        let bench = Bench::new(2);
+        let mut steps = bench.steps(4096, 8192);
+        let (knob, prior, to) = (Knob::MemoryHigh, Bytes(u64::MAX), Bytes::mib(64));
+        let action = Action::Set { knob, from: prior, prior, to };
+        steps.insert(0, Step { action, ..steps[1].clone() });
+        let (writer, _newer, mut reports) = bench.writer();
+        writer.write(steps.clone(), Millis(1), NONE).await;
+        expect_ahead(&mut reports).await;
+        let written = expect_written(&mut reports).await;
+        assert_eq!(outcomes(&written), [Outcome::Untold, Outcome::Done, Outcome::Untold]);
+        assert_eq!(written.outcomes, [(steps[0].clone(), Outcome::Done)]);
+        assert_eq!(bench.asked(), ["y.scope", "y.scope"]);
+    }
+
+    #[tokio::test]
+    async fn while_the_manager_does_not_answer_newer_plans_take_effect() {
+        let bench = Bench::new(0);
+        let (writer, newer, mut reports) = bench.writer();
+        let write = writer.write(bench.steps(4096, 8192), Millis(1), DAY);
+        let look_on = async {
+            expect_ahead(&mut reports).await;
+            for (at, to) in [(2, 12288), (3, 16384)] {
+                let (steps, decided_at) = (bench.steps(to - 4096, to), Millis(at));
+                let plan = Protection { steps, decided_at };
+                newer.send(plan.clone()).await.unwrap();
+                assert_eq!(expect_ahead(&mut reports).await, plan);
+                assert_eq!(bench.lows(), texts([to; 3]));
+            }
+            assert_eq!(bench.asked(), ["x.scope"]);
+            let (told, asked) = (Some(4096), Some(8192));
+            assert_eq!(bench.held(), [(told, asked), (told, None), (told, None)]);
+            // It does what it was asked for long ago, and is told of what is in force by now.
+            bench.manager.may_go_on.add_permits(3);
+            expect_written(&mut reports).await
+        };
+        let ((), written) = tokio::join!(write, look_on);
+        assert_eq!(outcomes(&written), [Outcome::Done, Outcome::Done, Outcome::Done]);
+        let decided: Vec<_> = written.told.iter().map(|told| told.decided_at.0).collect();
+        assert_eq!(decided, [1, 3, 3]);
+        assert_eq!(bench.lows(), texts([16384; 3]));
+        assert_eq!(bench.held(), [8192, 16384, 16384].map(|told| (Some(told), None)));
+        assert!(bench.is_ours(0, 8192) && !bench.is_ours(1, 8192));
+    }
+
+    /// Its own write of an open knob comes later, and what goes along with a limit stays as it was when that was asked for.
+    #[tokio::test]
+    async fn a_newer_plan_leaves_what_the_older_one_has_still_to_write() {
+        let bench = Bench::new(0);
+        let mut steps = bench.steps(4096, 8192);
+        let (knob, ours, prior) = (Knob::MemoryLow, Bytes(4096), Bytes::ZERO);
+        bench.writer().0.write_ahead(&bench.steps(4096, 4096)).await;
+        steps[1].action = Action::Release { knob, ours, prior };
+        let (knob, prior, to) = (Knob::MemoryHigh, Bytes(u64::MAX), Bytes::mib(64));
+        let action = Action::Set { knob, from: prior, prior, to };
+        steps.insert(0, Step { action, ..steps[0].clone() });
+        let (writer, newer, mut reports) = bench.writer();
+        let write = writer.write(steps, Millis(1), DAY);
+        let look_on = async {
+            expect_ahead(&mut reports).await;
+            let steps = bench.steps(8192, 12288);
+            newer.send(Protection { steps: steps.clone(), decided_at: Millis(2) }).await.unwrap();
+            assert_eq!(expect_ahead(&mut reports).await.steps, steps[2..]);
+            assert_eq!(bench.lows(), texts([8192, 4096, 12288]));
+            bench.manager.may_go_on.add_permits(4);
+            expect_written(&mut reports).await
+        };
+        let ((), written) = tokio::join!(write, look_on);
+        assert_eq!(outcomes(&written), [Outcome::Done, Outcome::Done]);
+        assert!(written.outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Done));
+        assert_eq!(bench.lows(), texts([8192, 0, 12288]));
+    }
+
+    /// To let go, to limit or to freeze is not in force before it is done.
+    #[tokio::test]
+    async fn what_is_not_in_force_is_never_put_off() {
+        let bench = Bench::new(3);
+        let mut steps = bench.steps(4096, 4096);
+        steps[1].action =
+            Action::Release { knob: Knob::MemoryHigh, ours: Bytes(1), prior: Bytes(2) };
+        let (knob, from, to) = (Knob::MemoryHigh, Bytes(u64::MAX), Bytes::mib(64));
+        steps[2].action = Action::Set { knob, from, prior: from, to };
+        let (writer, _newer, mut reports) = bench.writer();
+        writer.write(steps, Millis(1), NONE).await;
+        expect_ahead(&mut reports).await;
+        let written = expect_written(&mut reports).await;
+        assert_eq!((written.told.len(), written.outcomes.len()), (1, 2));
+        let is_put_off = |o: &Outcome| matches!(o, Outcome::Untold | Outcome::Overtaken);
+        assert!(!written.outcomes.iter().any(|(_, o)| is_put_off(o)), "{written:?}");
+    }
+}
