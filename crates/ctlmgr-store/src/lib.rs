@@ -352,22 +352,28 @@ mod tests {
         assert_eq!(journal.entries().unwrap().len(), 1);
     }
 
-    #[test]
-    fn rows_of_before_keepers_were_remembered_are_understood() {
+    /// A journal that another version left, with one row.
+    fn left_behind(columns: &str, values: &str) -> (tempfile::TempDir, Journal) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("undo.db");
         let old = Connection::open(&path).unwrap();
-        old.execute_batch(
+        old.execute_batch(&format!(
             "CREATE TABLE boot (id TEXT NOT NULL); INSERT INTO boot VALUES ('boot');
              CREATE TABLE knob (path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
-                prior ANY NOT NULL, ours ANY NOT NULL, before ANY NOT NULL,
-                had_setting INTEGER NOT NULL, PRIMARY KEY (path, knob)) STRICT;
-             INSERT INTO knob VALUES ('a.slice', -1, 'memory.low', 0, 10, 0, 0);",
-        )
+                {columns}, PRIMARY KEY (path, knob)) STRICT;
+             INSERT INTO knob VALUES ('a.slice', -1, 'memory.low', {values});"
+        ))
         .unwrap();
         drop(old);
         let journal = Journal::open(&path, "boot").unwrap();
         assert_eq!(journal.entries().unwrap(), [note("a.slice", 0, 10)]);
+        (dir, journal)
+    }
+
+    #[test]
+    fn rows_of_before_keepers_were_remembered_are_understood() {
+        let columns = "prior ANY NOT NULL, ours ANY NOT NULL, before ANY NOT NULL, had_setting INTEGER NOT NULL";
+        let (_dir, journal) = left_behind(columns, "0, 10, 0, 0");
         let saved = Saved { before: Bytes(10).into(), ..note("a.slice", 0, 20) };
         journal.note(&saved).unwrap();
         let told = Some(Bytes::ZERO.into());
@@ -376,20 +382,8 @@ mod tests {
 
     #[test]
     fn rows_of_an_older_version_are_understood() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("undo.db");
-        let old = Connection::open(&path).unwrap();
-        old.execute_batch(
-            "CREATE TABLE boot (id TEXT NOT NULL); INSERT INTO boot VALUES ('boot');
-             CREATE TABLE knob (path TEXT NOT NULL, cgroup INTEGER NOT NULL, knob TEXT NOT NULL,
-                prior INTEGER NOT NULL, ours INTEGER NOT NULL, before INTEGER NOT NULL,
-                PRIMARY KEY (path, knob)) STRICT;
-             INSERT INTO knob VALUES ('a.slice', -1, 'memory.low', 0, 10, 0);",
-        )
-        .unwrap();
-        drop(old);
-        let journal = Journal::open(&path, "boot").unwrap();
-        assert_eq!(journal.entries().unwrap(), [note("a.slice", 0, 10)]);
+        let columns = "prior INTEGER NOT NULL, ours INTEGER NOT NULL, before INTEGER NOT NULL";
+        let (_dir, journal) = left_behind(columns, "0, 10, 0");
         journal.note(&note("b.slice", 0, 20)).unwrap();
         assert_eq!(journal.entries().unwrap().len(), 2);
     }
