@@ -100,8 +100,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
     let entitlement = Entitlement { weight, ..entitlement(&settings, workload) };
     let name = workload.name.clone();
     let kind = VerdictKind::Workload;
-    let (workload, owed) = (Some(workload), Bytes::ZERO);
-    Party { name, kind, group, workload, entitlement, estimate, owed, worth: 1.0 }
+    Party { name, kind, group, workload: Some(workload), entitlement, estimate, owed: Bytes::ZERO }
 }
 
 /// A rule that gives workloads of this name a floor.

@@ -9,9 +9,7 @@
 //! # Approach
 //! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late; both less on a small machine), as far as they need it, is
 //! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less, and of who is called
-//! what came back to it beside it, up to its share ([`crate::lent`]). While workloads miss something a floor is kept, and what a unit misses is set aside for it, only as far as it suffers for each
-//! byte that it misses as they do ([`crate::heat`]): containerd reads its snapshots' statistics again every ten seconds, hardly waits for that, and kept 25 MiB of 1.3 GiB, where the kernel leaves it 8 and
-//! two hogs waited for a fifth of their time. Some of that is owed to it whatever others weigh, as long as no floor is
+//! what came back to it beside it, up to its share ([`crate::lent`]). Some of that is owed to it whatever others weigh, as long as no floor is
 //! short for it: who gives a container weight 400 does not mean that dockerd and whoever calls it fault each other's pages for ten seconds. What is too small to be looked at has a
 //! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
 //! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
@@ -20,13 +18,12 @@
 //! # Properties
 //! Nothing where memory.low is ignored, for what a user's manager runs (it sets its slices back), or for who has a
 //! memory.low of somebody else; no more than twice what is left of the floor with what came back, and [`ROUND`], nor than the share, a part in [`BEYOND`]
-//! of that, and [`ROUND`]; of who suffers less for a byte than workloads that miss something no more than that part of its floor, and all of it where they do not suffer, or nothing is known of it; what moves by less is not written; at least the smaller of share, floor and [`LEAST`].
+//! of that, and [`ROUND`]; what moves by less is not written; at least the smaller of share, floor and [`LEAST`].
 
 use ctlmgr_model::{Bytes, Group, Knob, Snapshot, VerdictKind};
 
-use crate::demand::{Estimate, lifted};
+use crate::demand::lifted;
 use crate::hard::Wanted;
-use crate::heat::{Common, Heat};
 use crate::scene::Keeping;
 use crate::state::State;
 use crate::verdict::Party;
@@ -81,64 +78,19 @@ pub(crate) fn kept<'a>(
     }
     let is_meant = |k: &&Keeping<'a, '_>| is_kept(state, k.party);
     let wanted = |k: &Keeping<'a, '_>| {
-        let (lent, worth) = (k.party.estimate.lent, k.party.worth);
+        let lent = k.party.estimate.lent;
         let floor = k.share.min(k.party.entitlement.floor);
-        let kept = lifted(floor, lent.kept() * worth).max(floor.min(LEAST));
+        let kept = lifted(floor, lent.kept()).max(floor.min(LEAST));
         let most = (k.share - k.room).max(kept);
         let least = (kept + lent.back()).min(most);
         Wanted {
             group: k.party.group,
             amount: steady(k.party.group.memory.low, least, most),
             is_said: true,
-            why: why(floor - kept, least - kept, worth < 1.0),
+            why: why(floor - kept, least - kept),
         }
     };
     all.iter().filter(is_meant).map(wanted).collect()
-}
-
-/// What a unit suffers for each byte that it misses, beside what workloads do that miss some, 0–1; 1 where memory.low is ignored,
-/// for workloads, and where none of these suffers.
-pub(crate) fn worths(state: &State, snapshot: &Snapshot, parties: &[Party<'_>]) -> Vec<f64> {
-    let suffering = match state.heed.is_ignored(&snapshot.host) {
-        true => None,
-        false => Suffering::of(parties),
-    };
-    let worth = |party: &Party<'_>| match (suffering, party.kind) {
-        (Some(suffering), VerdictKind::Bystander) => suffering.beside(&party.estimate),
-        _ => 1.0,
-    };
-    parties.iter().map(worth).collect()
-}
-
-/// What workloads suffer that miss something.
-#[derive(Clone, Copy)]
-struct Suffering {
-    heat: Common,
-    /// Of whose set one byte is missing, in the mean, in bytes.
-    set: f64,
-}
-
-impl Suffering {
-    /// `None` if none does.
-    fn of(parties: &[Party<'_>]) -> Option<Suffering> {
-        let workloads = parties.iter().filter(|p| p.kind == VerdictKind::Workload);
-        let missing = |p: &Party<'_>| p.estimate.demand - p.group.memory.current;
-        let miss = workloads.map(|p| (p, amount(missing(p)))).filter(|(_, bytes)| *bytes > 0.0);
-        let miss: Vec<_> = miss.collect();
-        let heat = Heat::of_all(miss.iter().map(|(p, _)| p.estimate.heat))?;
-        let bytes: f64 = miss.iter().map(|(_, bytes)| bytes).sum();
-        let parts = miss.iter().map(|(p, bytes)| bytes / amount(p.estimate.demand));
-        Some(Suffering { heat, set: bytes / parts.sum::<f64>() })
-    }
-
-    fn beside(self, unit: &Estimate) -> f64 {
-        unit.heat.beside(self.heat, amount(unit.demand.max(Bytes::PAGE)) / self.set).min(1.0)
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "parts of amounts need no exact bytes")]
-fn amount(bytes: Bytes) -> f64 {
-    bytes.0 as f64
 }
 
 /// Whether it is a unit that has a memory.low of ours.
@@ -151,13 +103,10 @@ fn is_kept(state: &State, party: &Party<'_>) -> bool {
     party.kind == VerdictKind::Bystander && is_unit && is_reached && is_bare()
 }
 
-fn why(lent: Bytes, back: Bytes, is_worth_less: bool) -> String {
-    let lent = match (lent, is_worth_less) {
-        (Bytes::ZERO, _) => String::new(),
-        (lent, false) => format!(", but for {lent} that are lent out while it misses nothing"),
-        (lent, true) => format!(
-            ", but for {lent} that are lent out while others suffer more for what they miss"
-        ),
+fn why(lent: Bytes, back: Bytes) -> String {
+    let lent = match lent {
+        Bytes::ZERO => String::new(),
+        lent => format!(", but for {lent} that are lent out while it misses nothing"),
     };
     let back = match back {
         Bytes::ZERO => String::new(),
@@ -181,9 +130,7 @@ mod tests {
     use crate::lent::Lent;
     use crate::testing::{container, floor_of, group, host, party, settings};
     use crate::{check, decide};
-    use ctlmgr_model::{
-        Action, CgroupPath, Gap, LruFlavour, Millis, Outcome, Pressure, PressureLine, Weight,
-    };
+    use ctlmgr_model::{Action, CgroupPath, Gap, LruFlavour, Millis, Outcome, Weight};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -267,41 +214,6 @@ mod tests {
             lows.len() <= 3 && lows.is_sorted_by(|a, b| a.1 <= b.1),
             "it is called every two seconds: {lows:?}"
         );
-    }
-
-    /// memory.low of dockerd, which holds 200 MiB, and what it is taken to need, beside a container that waits for a third of its
-    /// time for what it misses: if it misses a mebibyte each second, and waits for so many microseconds of it.
-    fn beside_one_that_suffers(waited_usec: u64) -> (Bytes, Bytes) {
-        let mut snapshot = pressed(LruFlavour::Classic);
-        let (mut state, mut demand) = (State::default(), Bytes::ZERO);
-        for second in 0..60 {
-            snapshot.at = Millis(second * 1000);
-            let web = &mut snapshot.workloads[0].group.memory;
-            let unit = &mut snapshot.bystanders[0].memory;
-            let both = [(web, 333_000, 3_000, 700), (unit, waited_usec, 256, 60)];
-            for (memory, waited, pages, away) in both {
-                let line = PressureLine { avg10_pct: 0.0, total_usec: second * waited };
-                memory.pressure = Some(Pressure { some: line, full: line });
-                memory.refault_anon = second * pages;
-                memory.swap = MIB(away);
-            }
-            let (plan, _) = decide(&settings(), state.clone(), &snapshot);
-            let unit = plan.verdicts.iter().find(|v| v.name.0 == "docker.service");
-            demand = unit.unwrap().demand;
-            let (written, next) = low(&snapshot, state);
-            keep(&mut snapshot, &written);
-            state = next;
-        }
-        (snapshot.bystanders[0].memory.low, demand)
-    }
-
-    #[test]
-    fn a_unit_that_hardly_waits_for_what_it_misses_leaves_it_to_who_suffers() {
-        let ((cold, little), (hot, all)) =
-            (beside_one_that_suffers(1_000), beside_one_that_suffers(333_000));
-        assert!(cold >= LEAST && cold <= MIB(24), "{cold}");
-        assert!(hot >= MIB(48), "{hot}");
-        assert!(little <= MIB(205) && all >= MIB(255), "{little} {all}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::feedback::lifts;
 use crate::nested::{Nested, Place, divide_nested};
 use crate::share::{Claim, MAX_BYTES, Share, ShareError};
 use crate::state::State;
-use crate::units::{owed, worths};
+use crate::units::owed;
 
 /// A participant in the division: a managed workload or a bystander.
 pub(crate) struct Party<'a> {
@@ -24,8 +24,6 @@ pub(crate) struct Party<'a> {
     pub estimate: Estimate,
     /// What it is owed beside its floor, whatever others weigh ([`crate::units`]).
     pub owed: Bytes,
-    /// What a byte is worth to it beside what one is to workloads, 0–1 ([`crate::units`]).
-    pub worth: f64,
 }
 
 impl Party<'_> {
@@ -54,7 +52,6 @@ pub(crate) fn parties<'a>(
         entitlement: entitlement(settings, w).within(snapshot.host.mem_total, &w.name),
         estimate: state.estimates[&w.group.id],
         owed: Bytes::ZERO,
-        worth: 1.0,
     });
     let bystanders = snapshot.bystanders.iter().map(|g| Party {
         name: WorkloadName(g.path.name().to_owned()),
@@ -64,14 +61,10 @@ pub(crate) fn parties<'a>(
         entitlement: of_bystander(settings, snapshot.host.mem_total, g, &state.estimates[&g.id]),
         estimate: state.estimates[&g.id],
         owed: Bytes::ZERO,
-        worth: 1.0,
     });
     let mut all: Vec<_> = managed.chain(bystanders).collect();
-    let (owed, worths) = (owed(state, snapshot, &all), worths(state, snapshot, &all));
-    let found = owed.into_iter().zip(worths);
-    all.iter_mut().zip(found).for_each(|(party, (owed, worth))| {
-        (party.owed, party.worth) = (owed, worth);
-    });
+    let owed = owed(state, snapshot, &all);
+    all.iter_mut().zip(owed).for_each(|(party, owed)| party.owed = owed);
     all
 }
 
@@ -113,9 +106,6 @@ fn claim(controller: Controller, party: &Party<'_>, owed: Bytes, index: usize) -
         Controller::Shares | Controller::Both => (e.weight, basis(e.promise, estimate)),
     };
     let max = party.group.memory.max.bytes();
-    // What it misses is set aside for it only as far as that is worth it.
-    let held = party.group.memory.current.min(estimate.demand);
-    let demand = held + lifted(estimate.demand - held, party.worth);
     let floor = if e.managed { e.floor + owed } else { party.estimate.demand };
     Claim {
         // Two containers may share a name for a moment while one is replaced.
@@ -123,7 +113,7 @@ fn claim(controller: Controller, party: &Party<'_>, owed: Bytes, index: usize) -
         weight,
         // One label with an absurd size must not cost everybody their shares.
         basis: basis.min(MAX_BYTES),
-        demand: demand.min(MAX_BYTES),
+        demand: party.estimate.demand.min(MAX_BYTES),
         floor: max.map_or(floor, |m| floor.min(m)).min(MAX_BYTES),
         max,
     }
