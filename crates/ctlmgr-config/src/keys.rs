@@ -167,7 +167,7 @@ pub const KEYS: &[Key] = &[
         "floor",
         "size",
         "\"16M\"",
-        "What each unit that ctlmgr does not manage keeps, as far as it makes use of it. Unless set, one part in 256 of a machine with less than 4 GiB.",
+        "What each unit that ctlmgr does not manage keeps, as far as it makes use of it and, while workloads wait for what they lack, suffers for it as they do. Unless set, one part in 256 of a machine with less than 4 GiB.",
     ),
     key(
         "memory.bystanders",

@@ -94,7 +94,7 @@ impl Headroom {
 pub struct Bystanders {
     /// Their weight when memory is short.
     pub weight: Weight,
-    /// What each of them keeps as far as it makes use of it; see [`Bystanders::floor_on`] where nothing is said.
+    /// What each of them keeps as far as it makes use of it, and suffers as workloads do; see [`Bystanders::floor_on`] where nothing is said.
     pub floor: Option<Bytes>,
     /// Units that are never limited or stopped, and keep a quarter of what they used of late.
     #[serde(with = "patterns")]

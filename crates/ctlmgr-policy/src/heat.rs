@@ -20,7 +20,7 @@
 //! # Algorithm
 //! Heat is seconds stalled, and those of burden, by exposure, both sums fading by half per [`HALF_LIFE`]. What happens
 //! while less than [`LEAST_MISSING`] is missing says nothing and does not count. Little exposure says
-//! little: the heat of all together is mixed in with the weight of [`PRIOR_SECS`]. Being held back by
+//! little: the heat of all together, or what part of it is usual for one of that size, is mixed in with the weight of [`PRIOR_SECS`]. Being held back by
 //! a memory.high counts like any other waiting: not to count it was tried, and what was known of who
 //! is held back for long then hung on when that began. Where even who waits most hardly waits
 //! ([`QUIET`]) heats are noise and do not count; up to [`FELT`] they count more and more.
@@ -38,7 +38,7 @@ const HALF_LIFE: Millis = Millis(30_000);
 pub(crate) const LEAST_MISSING: f64 = 0.02;
 /// Where nobody stalls for more than this part of the time nobody suffers, and from the second on heats
 /// count in full.
-const QUIET: f64 = 0.01;
+pub(crate) const QUIET: f64 = 0.01;
 const FELT: f64 = 0.03;
 /// Exposure, in seconds, that is believed as much as what is known of all.
 const PRIOR_SECS: f64 = 0.3;
@@ -108,9 +108,17 @@ impl Heat {
 
     /// As a multiple of that of all.
     pub(crate) fn relative(self, to_all: Common) -> f64 {
-        let prior = to_all.heat * PRIOR_SECS;
-        let own = (self.stalled_secs + prior) / (self.exposed_secs + PRIOR_SECS);
-        (own / to_all.heat).powf(to_all.strength)
+        self.beside(to_all, 1.0)
+    }
+
+    /// As a multiple of this part of that of all, which is what it is taken for where little is known of it.
+    pub(crate) fn beside(self, all: Common, part: f64) -> f64 {
+        if self.exposed_secs <= 0.0 {
+            return 1.0;
+        }
+        let usual = all.heat * part;
+        let own = (self.stalled_secs + usual * PRIOR_SECS) / (self.exposed_secs + PRIOR_SECS);
+        (own / usual).powf(all.strength)
     }
 }
 

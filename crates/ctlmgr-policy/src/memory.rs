@@ -129,7 +129,7 @@ impl<'a> Context<'a> {
             .filter(|(k, _)| k.party.kind == VerdictKind::Workload)
             .collect();
         let hard = hard(&scene, &workloads);
-        let units = units::kept(state, snapshot, &all);
+        let units = units::kept(&scene);
         let own = workloads.iter().map(|(k, v)| self.kept(k, v));
         let low = own.chain(units).collect::<Vec<_>>();
         let mut steps = self.knobs(&low, &ladder, &hard);

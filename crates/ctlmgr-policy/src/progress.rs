@@ -129,6 +129,11 @@ impl Running {
 }
 
 impl Progress {
+    /// Part of its time, 0–1, that it waited for memory of late.
+    pub(crate) fn waited(self) -> f64 {
+        self.recent_waited
+    }
+
     /// After `passed`, in which it had this much of processors, each task waited for memory for the part `waited` of the
     /// time.
     pub(crate) fn next(

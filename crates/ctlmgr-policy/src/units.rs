@@ -9,7 +9,9 @@
 //! # Approach
 //! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late; both less on a small machine), as far as they need it, is
 //! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less, and of who is called
-//! what came back to it beside it, up to its share ([`crate::lent`]). Some of that is owed to it whatever others weigh, as long as no floor is
+//! what came back to it beside it, up to its share ([`crate::lent`]). While workloads lack something and wait for it a floor is kept only as far as its owner suffers for each byte that it misses
+//! as they do ([`crate::heat`]), or waits as long as they do now: containerd reads its snapshots' statistics again every ten seconds, hardly waits for that, and kept 25 MiB of 1.3 GiB where the
+//! kernel leaves it 8, beside two hogs that waited for a fifth of their time. Of two hogs on 1.4 and 1.3 GiB that gave back 4 and 8 % of their work (means of 8 runs beside 5). Some of that is owed to it whatever others weigh, as long as no floor is
 //! short for it: who gives a container weight 400 does not mean that dockerd and whoever calls it fault each other's pages for ten seconds. What is too small to be looked at has a
 //! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
 //! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
@@ -18,13 +20,14 @@
 //! # Properties
 //! Nothing where memory.low is ignored, for what a user's manager runs (it sets its slices back), or for who has a
 //! memory.low of somebody else; no more than twice what is left of the floor with what came back, and [`ROUND`], nor than the share, a part in [`BEYOND`]
-//! of that, and [`ROUND`]; what moves by less is not written; at least the smaller of share, floor and [`LEAST`].
+//! of that, and [`ROUND`]; all of a floor that is not lent while nothing is missing is kept where no workload lacks something and waits, where nothing is known of its owner, and while that waits as long as they; what moves by less is not written; at least the smaller of share, floor and [`LEAST`].
 
-use ctlmgr_model::{Bytes, Group, Knob, Snapshot, VerdictKind};
+use ctlmgr_model::{Bytes, Controller, Group, Knob, Snapshot, VerdictKind};
 
-use crate::demand::lifted;
+use crate::demand::{Estimate, lifted};
 use crate::hard::Wanted;
-use crate::scene::Keeping;
+use crate::heat::{Common, Heat, LEAST_MISSING, QUIET};
+use crate::scene::{Keeping, Scene};
 use crate::state::State;
 use crate::verdict::Party;
 
@@ -68,29 +71,73 @@ pub(crate) fn unlisted(state: &State, snapshot: &Snapshot, slice: &Group) -> Byt
 }
 
 /// What memory.low of units is to be.
-pub(crate) fn kept<'a>(
-    state: &State,
-    snapshot: &Snapshot,
-    all: &[Keeping<'a, '_>],
-) -> Vec<Wanted<'a>> {
+pub(crate) fn kept<'a>(scene: &Scene<'a, '_>) -> Vec<Wanted<'a>> {
+    let Scene { state, snapshot, all, .. } = *scene;
     if state.heed.is_ignored(&snapshot.host) {
         return Vec::new();
     }
     let is_meant = |k: &&Keeping<'a, '_>| is_kept(state, k.party);
+    let workloads = Suffering::of(scene);
     let wanted = |k: &Keeping<'a, '_>| {
         let lent = k.party.estimate.lent;
         let floor = k.share.min(k.party.entitlement.floor);
-        let kept = lifted(floor, lent.kept()).max(floor.min(LEAST));
+        let worth = workloads.map_or(1.0, |all| all.beside(&k.party.estimate));
+        let kept = lifted(floor, lent.kept().min(worth)).max(floor.min(LEAST));
         let most = (k.share - k.room).max(kept);
         let least = (kept + lent.back()).min(most);
         Wanted {
             group: k.party.group,
             amount: steady(k.party.group.memory.low, least, most),
             is_said: true,
-            why: why(floor - kept, least - kept),
+            why: why(floor - kept, least - kept, worth < lent.kept()),
         }
     };
     all.iter().filter(is_meant).map(wanted).collect()
+}
+
+/// What those workloads suffer that have less than they need.
+#[derive(Clone, Copy)]
+struct Suffering {
+    heat: Common,
+    /// Of whose set one byte is missing, in the mean, in bytes.
+    set: f64,
+    /// Part of its time, 0–1, that waits of late who waits most.
+    waited: f64,
+}
+
+impl Suffering {
+    /// `None` if none does, or nobody is to have less for what it feels.
+    fn of(scene: &Scene<'_, '_>) -> Option<Suffering> {
+        let is_asked = scene.settings.controller != Controller::Shares;
+        let missing = |k: &Keeping<'_, '_>| amount(k.party.estimate.demand - k.share);
+        let part = |k: &Keeping<'_, '_>| missing(k) / amount(k.party.estimate.demand);
+        // What is missing to one whose slice is full is of no help from elsewhere.
+        let is_one = |k: &&Keeping<'_, '_>| {
+            let party = k.party;
+            let is_own = party.kind == VerdictKind::Workload && !party.is_untold();
+            is_own && part(k) >= LEAST_MISSING && !scene.is_in_limited_slice(party.group)
+        };
+        let lacking: Vec<_> = scene.all.iter().filter(is_one).collect();
+        let heat = Heat::of_all(lacking.iter().map(|k| k.party.estimate.heat))?;
+        let set = lacking.iter().map(|k| missing(k)).sum::<f64>()
+            / lacking.iter().map(|k| part(k)).sum::<f64>();
+        let waited = lacking.iter().map(|k| k.party.estimate.progress.waited());
+        let waited = waited.fold(0.0, f64::max);
+        (is_asked && waited >= QUIET).then_some(Suffering { heat, set, waited })
+    }
+
+    /// What a unit suffers for a byte that it misses, beside what they do, 0–1. Who waits as long as they do has been called just
+    /// now, and what was learned of it before says nothing.
+    fn beside(self, unit: &Estimate) -> f64 {
+        let usual = amount(unit.demand.max(Bytes::PAGE)) / self.set;
+        let by_byte = unit.heat.beside(self.heat, usual);
+        by_byte.max(unit.progress.waited() / self.waited).min(1.0)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "parts of amounts need no exact bytes")]
+fn amount(bytes: Bytes) -> f64 {
+    bytes.0 as f64
 }
 
 /// Whether it is a unit that has a memory.low of ours.
@@ -103,10 +150,13 @@ fn is_kept(state: &State, party: &Party<'_>) -> bool {
     party.kind == VerdictKind::Bystander && is_unit && is_reached && is_bare()
 }
 
-fn why(lent: Bytes, back: Bytes) -> String {
-    let lent = match lent {
-        Bytes::ZERO => String::new(),
-        lent => format!(", but for {lent} that are lent out while it misses nothing"),
+fn why(lent: Bytes, back: Bytes, is_worth_less: bool) -> String {
+    let lent = match (lent, is_worth_less) {
+        (Bytes::ZERO, _) => String::new(),
+        (lent, false) => format!(", but for {lent} that are lent out while it misses nothing"),
+        (lent, true) => {
+            format!(", but for {lent} that are lent out to workloads that suffer more")
+        }
     };
     let back = match back {
         Bytes::ZERO => String::new(),
@@ -130,7 +180,10 @@ mod tests {
     use crate::lent::Lent;
     use crate::testing::{container, floor_of, group, host, party, settings};
     use crate::{check, decide};
-    use ctlmgr_model::{Action, CgroupPath, Gap, LruFlavour, Millis, Outcome, Weight};
+    use ctlmgr_model::{
+        Action, CgroupPath, Gap, LruFlavour, MemorySettings, Millis, Outcome, Pressure,
+        PressureLine, Settings, Weight,
+    };
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -150,8 +203,16 @@ mod tests {
 
     /// What memory.low is set or put back to.
     fn low(snapshot: &Snapshot, state: State) -> (BTreeMap<String, Bytes>, State) {
-        let (plan, mut state) = decide(&settings(), state, snapshot);
-        assert_eq!(check(&settings(), &plan, snapshot), []);
+        low_with(&settings(), snapshot, state)
+    }
+
+    fn low_with(
+        settings: &Settings,
+        snapshot: &Snapshot,
+        state: State,
+    ) -> (BTreeMap<String, Bytes>, State) {
+        let (plan, mut state) = decide(settings, state, snapshot);
+        assert_eq!(check(settings, &plan, snapshot), []);
         plan.steps.iter().for_each(|s| state.learn(s, &Outcome::Done, snapshot.at));
         let written = plan.steps.iter().filter_map(|s| match s.action {
             Action::Set { knob: Knob::MemoryLow, to, .. } => Some((s.path.as_str().to_owned(), to)),
@@ -214,6 +275,54 @@ mod tests {
             lows.len() <= 3 && lows.is_sorted_by(|a, b| a.1 <= b.1),
             "it is called every two seconds: {lows:?}"
         );
+    }
+
+    /// Whether dockerd, of which 60 MiB are missing, waits or not (in microseconds of each second), beside a container that waits
+    /// for a third of its time for what it misses.
+    fn low_beside_one_that_suffers(
+        with: &Settings,
+        secs: u64,
+        waits_usec: impl Fn(u64) -> u64,
+    ) -> Bytes {
+        let mut snapshot = pressed(LruFlavour::Classic);
+        let (mut state, mut waited) = (State::default(), 0);
+        for second in 0..secs {
+            snapshot.at = Millis(second * 1000);
+            waited += waits_usec(second);
+            let web = &mut snapshot.workloads[0].group.memory;
+            let unit = &mut snapshot.bystanders[0].memory;
+            let both = [(web, second * 333_000, 3_000, 700), (unit, waited, 256, 60)];
+            for (memory, total_usec, pages, away) in both {
+                let line = PressureLine { avg10_pct: 0.0, total_usec };
+                memory.pressure = Some(Pressure { some: line, full: line });
+                memory.refault_anon = second * pages;
+                memory.swap = MIB(away);
+            }
+            let (written, next) = low_with(with, &snapshot, state);
+            keep(&mut snapshot, &written);
+            state = next;
+        }
+        snapshot.bystanders[0].memory.low
+    }
+
+    #[test]
+    fn a_unit_that_hardly_waits_for_what_it_misses_lends_its_floor_to_who_suffers() {
+        let hardly = |_| 1_000;
+        let cold = low_beside_one_that_suffers(&settings(), 60, hardly);
+        assert!(cold >= LEAST && cold <= MIB(24), "{cold}");
+        let hot = low_beside_one_that_suffers(&settings(), 60, |_| 333_000);
+        assert!(hot >= MIB(48), "{hot}");
+        let by_size = MemorySettings { controller: Controller::Shares, ..settings().memory };
+        let by_size = Settings { memory: by_size, ..settings() };
+        let all = low_beside_one_that_suffers(&by_size, 60, hardly);
+        assert!(all >= MIB(48), "what it feels does not count: {all}");
+    }
+
+    #[test]
+    fn a_unit_that_was_cold_has_its_floor_soon_after_it_is_called() {
+        let called = |second| if second < 60 { 1_000 } else { 600_000 };
+        let low = |secs| low_beside_one_that_suffers(&settings(), secs, called);
+        assert!(low(60) <= MIB(24) && low(65) >= MIB(48), "{} {}", low(60), low(65));
     }
 
     #[test]
