@@ -9,10 +9,14 @@
 //! # Approach
 //! Their floor (`bystanders.floor`, and of spared ones a quarter of what they used of late; both less on a small machine), as far as they need it, is
 //! memory.low of theirs, covered on the slices above as that of workloads is; of who makes no use of it less and less, and of who is called
-//! what came back to it beside it, up to its share ([`crate::lent`]). While workloads lack something and wait for it a floor is kept only as far as its owner suffers for each byte that it misses
+//! what came back to it beside it, up to its share ([`crate::lent`]). Some of that is owed to it whatever others weigh, as long as no floor is
+//! short for it: who gives a container weight 400 does not mean that dockerd and whoever calls it fault each other's pages for ten seconds.
+//!
+//! While workloads lack something and wait for it a floor is kept only as far as its owner suffers for each byte that it misses
 //! as they do ([`crate::heat`]), or waits as long as they do now: containerd reads its snapshots' statistics again every ten seconds, hardly waits for that, and kept 25 MiB of 1.3 GiB where the
-//! kernel leaves it 8, beside two hogs that waited for a fifth of their time. Of two hogs on 1.4 and 1.3 GiB that gave back 4 and 8 % of their work (means of 8 runs beside 5). Some of that is owed to it whatever others weigh, as long as no floor is
-//! short for it: who gives a container weight 400 does not mean that dockerd and whoever calls it fault each other's pages for ten seconds. What is too small to be looked at has a
+//! kernel leaves it 8, beside two hogs that waited for a fifth of their time.
+//!
+//! What is too small to be looked at has a
 //! part of what its slice has beyond that: the kernel divides it among those below by use (`memory_recursiveprot`,
 //! which systemd mounts with). Where memory.low is ignored ([`crate::heed`]) all that would change nothing, and is
 //! not written.
