@@ -38,7 +38,7 @@ const HALF_LIFE: Millis = Millis(30_000);
 pub(crate) const LEAST_MISSING: f64 = 0.02;
 /// Where nobody stalls for more than this part of the time nobody suffers, and from the second on heats
 /// count in full.
-pub(crate) const QUIET: f64 = 0.01;
+const QUIET: f64 = 0.01;
 const FELT: f64 = 0.03;
 /// Exposure, in seconds, that is believed as much as what is known of all.
 const PRIOR_SECS: f64 = 0.3;
@@ -97,8 +97,13 @@ impl Heat {
             exposed += heat.exposed_secs;
             worst = worst.max(heat.stalled_secs / heat.seen_secs);
         }
-        let strength = ((worst - QUIET) / (FELT - QUIET)).min(1.0);
+        let strength = strength(worst).min(1.0);
         (exposed > 0.0 && strength > 0.0).then(|| Common { heat: stalled / exposed, strength })
+    }
+
+    /// What was seen of it: not stalled, times the part missing, in seconds.
+    pub(crate) fn exposed_secs(self) -> f64 {
+        self.exposed_secs
     }
 
     /// How well it is known, 0–1.
@@ -113,13 +118,25 @@ impl Heat {
 
     /// As a multiple of this part of that of all, which is what it is taken for where little is known of it.
     pub(crate) fn beside(self, all: Common, part: f64) -> f64 {
-        if self.exposed_secs <= 0.0 {
+        if self == Heat::default() {
             return 1.0;
         }
         let usual = all.heat * part;
         let own = (self.stalled_secs + usual * PRIOR_SECS) / (self.exposed_secs + PRIOR_SECS);
         (own / usual).powf(all.strength)
     }
+}
+
+impl Common {
+    /// The same where who waits most of them waited for this part of its time of late.
+    pub(crate) fn of_late(self, waited: f64) -> Common {
+        Common { strength: self.strength * strength(waited).clamp(0.0, 1.0), ..self }
+    }
+}
+
+/// How much heats count where who waits most waits for this part of its time; negative where nobody suffers.
+fn strength(worst: f64) -> f64 {
+    (worst - QUIET) / (FELT - QUIET)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "seconds between readings are few")]

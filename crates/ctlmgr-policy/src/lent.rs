@@ -7,7 +7,8 @@
 //!
 //! # Approach
 //! That of senpai (Weiner et al., TMO, §3.3): give in a little, and see whether it is missed. Who has missed nothing
-//! for a while keeps less and less of its floor, so the kernel may take what is oldest of it; who misses some has all of it at once, as far as its share goes.
+//! for a while keeps less and less of its floor, so the kernel may take what is oldest of it; who misses some has all of it at once, as far as its share goes,
+//! and unless workloads suffer more for what they miss ([`crate::units`]).
 //!
 //! # Algorithm
 //! While memory is contended the floor holds in full for [`PAUSE`] after something was last missed, then by half less per [`FADE`]. Who misses

@@ -24,13 +24,14 @@
 //! # Properties
 //! Nothing where memory.low is ignored, for what a user's manager runs (it sets its slices back), or for who has a
 //! memory.low of somebody else; no more than twice what is left of the floor with what came back, and [`ROUND`], nor than the share, a part in [`BEYOND`]
-//! of that, and [`ROUND`]; all of a floor that is not lent while nothing is missing is kept where no workload lacks something and waits, where nothing is known of its owner, and while that waits as long as they; what moves by less is not written; at least the smaller of share, floor and [`LEAST`].
+//! of that, and [`ROUND`]; all of a floor that is not lent while nothing is missing is kept where no workload waits that lacks something, weighs no less than units and is not held by a full slice of its own, where shares are by size
+//! alone (`controller = "shares"`), where nothing is known of its owner, and while that waits as long as they; what moves by less is not written; at least the smaller of share, floor and [`LEAST`].
 
 use ctlmgr_model::{Bytes, Controller, Group, Knob, Snapshot, VerdictKind};
 
 use crate::demand::{Estimate, lifted};
 use crate::hard::Wanted;
-use crate::heat::{Common, Heat, LEAST_MISSING, QUIET};
+use crate::heat::{Common, Heat, LEAST_MISSING};
 use crate::scene::{Keeping, Scene};
 use crate::state::State;
 use crate::verdict::Party;
@@ -103,7 +104,7 @@ pub(crate) fn kept<'a>(scene: &Scene<'a, '_>) -> Vec<Wanted<'a>> {
 #[derive(Clone, Copy)]
 struct Suffering {
     heat: Common,
-    /// Of whose set one byte is missing, in the mean, in bytes.
+    /// Of whose set one byte was missing as that was learned, in the mean, in bytes.
     set: f64,
     /// Part of its time, 0–1, that waits of late who waits most.
     waited: f64,
@@ -113,21 +114,13 @@ impl Suffering {
     /// `None` if none does, or nobody is to have less for what it feels.
     fn of(scene: &Scene<'_, '_>) -> Option<Suffering> {
         let is_asked = scene.settings.controller != Controller::Shares;
-        let missing = |k: &Keeping<'_, '_>| amount(k.party.estimate.demand - k.share);
-        let part = |k: &Keeping<'_, '_>| missing(k) / amount(k.party.estimate.demand);
-        // What is missing to one whose slice is full is of no help from elsewhere.
-        let is_one = |k: &&Keeping<'_, '_>| {
-            let party = k.party;
-            let is_own = party.kind == VerdictKind::Workload && !party.is_untold();
-            is_own && part(k) >= LEAST_MISSING && !scene.is_in_limited_slice(party.group)
-        };
-        let lacking: Vec<_> = scene.all.iter().filter(is_one).collect();
-        let heat = Heat::of_all(lacking.iter().map(|k| k.party.estimate.heat))?;
-        let set = lacking.iter().map(|k| missing(k)).sum::<f64>()
-            / lacking.iter().map(|k| part(k)).sum::<f64>();
-        let waited = lacking.iter().map(|k| k.party.estimate.progress.waited());
-        let waited = waited.fold(0.0, f64::max);
-        (is_asked && waited >= QUIET).then_some(Suffering { heat, set, waited })
+        let is_meant = |k: &&Keeping<'_, '_>| is_asked && is_lacking(scene, k);
+        let all = || scene.all.iter().filter(is_meant).map(|k| &k.party.estimate);
+        let heat = Heat::of_all(all().map(|e| e.heat))?;
+        let waited = all().map(|e| e.progress.waited()).fold(0.0, f64::max);
+        let exposed: f64 = all().map(|e| e.heat.exposed_secs()).sum();
+        let bytes: f64 = all().map(|e| e.heat.exposed_secs() * amount(e.demand)).sum();
+        Some(Suffering { heat: heat.of_late(waited), set: bytes / exposed, waited })
     }
 
     /// What a unit suffers for a byte that it misses, beside what they do, 0–1. Who waits as long as they do has been called just
@@ -135,8 +128,18 @@ impl Suffering {
     fn beside(self, unit: &Estimate) -> f64 {
         let usual = amount(unit.demand.max(Bytes::PAGE)) / self.set;
         let by_byte = unit.heat.beside(self.heat, usual);
-        by_byte.max(unit.progress.waited() / self.waited).min(1.0)
+        by_byte.max(unit.progress.waited() / self.waited.max(f64::MIN_POSITIVE)).min(1.0)
     }
+}
+
+/// Whether a workload is to have less than it needs although it weighs no less than units, and could have what they leave.
+fn is_lacking(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
+    let Keeping { party, share, .. } = *keeping;
+    let (demand, path) = (party.estimate.demand, &party.group.path);
+    let lacks = amount(demand - share) >= LEAST_MISSING * amount(demand.max(Bytes::PAGE));
+    let is_held = scene.slices.iter().any(|slice| slice.is_full() && slice.holds(path));
+    let is_light = party.entitlement.weight < scene.settings.bystanders.weight;
+    party.kind == VerdictKind::Workload && lacks && !party.is_untold() && !is_held && !is_light
 }
 
 #[expect(clippy::cast_precision_loss, reason = "parts of amounts need no exact bytes")]
@@ -281,8 +284,8 @@ mod tests {
         );
     }
 
-    /// Whether dockerd, of which 60 MiB are missing, waits or not (in microseconds of each second), beside a container that waits
-    /// for a third of its time for what it misses.
+    /// memory.low of dockerd, of which 60 MiB are missing and that waits for so many microseconds of each second, beside a container
+    /// that waits for a third of its time for what it misses.
     fn low_beside_one_that_suffers(
         with: &Settings,
         secs: u64,
@@ -316,6 +319,12 @@ mod tests {
         assert!(cold >= LEAST && cold <= MIB(24), "{cold}");
         let hot = low_beside_one_that_suffers(&settings(), 60, |_| 333_000);
         assert!(hot >= MIB(48), "{hot}");
+        let by_byte = low_beside_one_that_suffers(&settings(), 60, |_| 50_000);
+        assert!(by_byte >= MIB(48), "it waits less, but for much less: {by_byte}");
+        let mut light = settings();
+        light.memory.bystanders.weight = Weight::new(101).unwrap();
+        let beside_light = low_beside_one_that_suffers(&light, 60, hardly);
+        assert!(beside_light >= MIB(48), "who weighs less has no claim to it: {beside_light}");
         let by_size = MemorySettings { controller: Controller::Shares, ..settings().memory };
         let by_size = Settings { memory: by_size, ..settings() };
         let all = low_beside_one_that_suffers(&by_size, 60, hardly);
