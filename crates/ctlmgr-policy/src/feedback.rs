@@ -150,7 +150,7 @@ fn is_over(party: &Party<'_>) -> bool {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "parts of amounts need no exact bytes")]
-fn amount(bytes: Bytes) -> f64 {
+pub(crate) fn amount(bytes: Bytes) -> f64 {
     bytes.0 as f64
 }
 

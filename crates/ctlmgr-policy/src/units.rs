@@ -30,6 +30,7 @@
 use ctlmgr_model::{Bytes, Controller, Group, Knob, Snapshot, VerdictKind};
 
 use crate::demand::{Estimate, lifted};
+use crate::feedback::amount;
 use crate::hard::Wanted;
 use crate::heat::{Common, Heat, LEAST_MISSING};
 use crate::scene::{Keeping, Scene};
@@ -140,11 +141,6 @@ fn is_lacking(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
     let is_held = scene.slices.iter().any(|slice| slice.is_full() && slice.holds(path));
     let is_light = party.entitlement.weight < scene.settings.bystanders.weight;
     party.kind == VerdictKind::Workload && lacks && !party.is_untold() && !is_held && !is_light
-}
-
-#[expect(clippy::cast_precision_loss, reason = "parts of amounts need no exact bytes")]
-fn amount(bytes: Bytes) -> f64 {
-    bytes.0 as f64
 }
 
 /// Whether it is a unit that has a memory.low of ours.
