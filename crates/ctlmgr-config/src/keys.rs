@@ -153,7 +153,7 @@ pub const KEYS: &[Key] = &[
         "on_override",
         "\"yield\" or \"reassert\"",
         "\"yield\"",
-        "What happens when another writer changes a value of ours: it stays, or ours is written again.",
+        "What happens when another writer changes a value of ours: it stays, or ours is written again, every 10 s at most.",
     ),
     key(
         "memory.bystanders",

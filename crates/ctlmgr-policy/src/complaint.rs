@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupPath, Group, Knob, OnOverride, Settings, SliceAccount, Snapshot,
-    Source, VerdictKind,
+    Bytes, CapacityAccount, CgroupPath, Group, Knob, Millis, OnOverride, Settings, SliceAccount,
+    Snapshot, Source, VerdictKind,
 };
 
 use crate::aging;
@@ -15,6 +15,8 @@ use crate::state::State;
 use crate::swap;
 use crate::verdict::Party;
 
+/// Between two writes of ours over what another writer writes.
+const REASSERT_INTERVAL: Millis = Millis(10_000);
 /// So many are named, each in a line.
 const NAMED: usize = 5;
 
@@ -35,10 +37,16 @@ pub(crate) fn complaints(
         out.push(format!("page aging (lru_gen) was changed by another writer; {then}"));
     }
     out.extend(state.overridden.iter().map(|((path, knob), observed)| {
-        let to = knob.words(*observed);
-        format!("{path}: {knob} was changed to {to} by another writer; {then}")
+        let (who, to) = (whose(parties, path), knob.words(*observed));
+        format!("{who}: {knob} was changed to {to} by another writer; {then}")
     }));
     out
+}
+
+/// A workload by the name that its owner knows, a unit or slice by its path.
+fn whose(parties: &[Party<'_>], path: &CgroupPath) -> String {
+    let workload = parties.iter().find(|p| p.workload.is_some() && p.group.path == *path);
+    workload.map_or_else(|| path.to_string(), |p| p.name.to_string())
 }
 
 /// Knobs of ours that have another writer's value now.
@@ -55,6 +63,20 @@ pub(crate) fn overridden(
             && !is_bare_again(state, snapshot, group, *knob, *value)
     });
     foreign.map(|(group, knob, value)| ((group.path.clone(), knob), value)).collect()
+}
+
+/// Whether another writer's value is left as it is: always, or where ours are to be written again, for a while. Two who each
+/// wrote at every look would keep each other busy for ever.
+pub(crate) fn is_left(
+    on_override: OnOverride,
+    (state, snapshot): (&State, &Snapshot),
+    group: &Group,
+    knob: Knob,
+) -> bool {
+    let is_foreign = state.overridden.contains_key(&(group.path.clone(), knob));
+    let written = state.written_at(group, knob).unwrap_or(Millis(0));
+    let is_recent = written > Millis(0) && snapshot.at.since(written) < REASSERT_INTERVAL;
+    is_foreign && (on_override == OnOverride::Yield || is_recent)
 }
 
 /// A slice of a user's manager as it was before ctlmgr: that manager does not know of the cover, and has

@@ -7,7 +7,9 @@
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, Character, ClassName, Settings, Source, Weight, Workload, WorkloadName};
+use ctlmgr_model::{Bytes, Character, ClassName, Group, Settings, Source, Weight, Workload};
+
+use crate::labels::{shown, unknown};
 
 /// No workload lives with less: whoever promises less meant another unit.
 const LEAST: Bytes = Bytes::mib(1);
@@ -34,7 +36,7 @@ pub struct Entitlement {
     pub floor: Bytes,
     /// Where the floor comes from, if there is one.
     pub floor_from: String,
-    /// Labels that could not be understood.
+    /// Labels that could not be understood or contradict each other, and what was promised beyond what there can be.
     pub complaints: Vec<String>,
 }
 
@@ -84,8 +86,9 @@ impl Entitlement {
         }
     }
 
-    /// The same on a host of this size: more than all of it cannot be promised.
-    pub(crate) fn within(mut self, total: Bytes, name: &WorkloadName) -> Self {
+    /// The same on a host of this size: more than all of it cannot be promised. Nor is more than its own limit of use,
+    /// where shares end by themselves.
+    pub(crate) fn within(mut self, total: Bytes, name: &str, group: &Group) -> Self {
         if let Some(promise) = self.promise.filter(|p| *p > total) {
             self.complaints.push(format!(
                 "{name}: promised {promise} ({}), taken for {total}: the host has no more",
@@ -93,6 +96,15 @@ impl Entitlement {
             ));
             self.promise = Some(total);
         }
+        let Some(max) = group.memory.max.bytes() else { return self };
+        let promise = self.promise.map(|p| ("promised", p, &self.promise_from));
+        let floor = (self.floor > Bytes::ZERO).then_some(("floor", self.floor, &self.floor_from));
+        let beyond = promise.into_iter().chain(floor).filter(|(_, amount, _)| *amount > max);
+        let words = beyond.map(|(what, amount, from)| {
+            format!("{name}: {what} {amount} ({from}), taken for {max}: its own limit")
+        });
+        let words: Vec<String> = words.collect();
+        self.complaints.extend(words);
         self
     }
 
@@ -111,9 +123,11 @@ impl Entitlement {
             i64::from_str(text).ok().and_then(|n| Weight::new(n).ok()).ok_or("not 1–10000")
         };
         if let Some(weight) = self.read(workload, "ctlmgr.weight", weight) {
+            if let Some(class) = self.class.take() {
+                self.complain(workload, "ctlmgr.class", &class, "there is a ctlmgr.weight as well");
+            }
             self.weight = weight;
             self.weight_from = format!("label ctlmgr.weight={weight}");
-            self.class = None;
         }
         let amount = |text: &str| match Bytes::from_str(text) {
             Ok(bytes) if bytes > Bytes::ZERO && bytes < LEAST => Err("less than 1 MiB"),
@@ -128,6 +142,9 @@ impl Entitlement {
         // Of no matter here; but this is where garbage in a label is named.
         let character = |text: &str| Character::from_str(text).map_err(|_| "no character");
         let _ = self.read(workload, "ctlmgr.batch.class", character);
+        let _ = self.read(workload, "ctlmgr.place.exclusive", flag);
+        let _ = self.read(workload, "ctlmgr.coalesce", flag);
+        self.complaints.extend(unknown(workload));
     }
 
     fn read<T>(
@@ -147,7 +164,7 @@ impl Entitlement {
     }
 
     fn complain(&mut self, workload: &Workload, key: &str, text: &str, why: &str) {
-        let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-        self.complaints.push(format!("{}: label {key}={shown} ignored: {why}", workload.name));
+        let (name, shown) = (&workload.name, shown(text));
+        self.complaints.push(format!("{name}: label {key}={shown} ignored: {why}"));
     }
 }

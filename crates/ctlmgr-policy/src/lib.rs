@@ -23,6 +23,7 @@ mod harden;
 mod heat;
 mod heed;
 mod kill;
+mod labels;
 mod ladder;
 mod lent;
 mod linear;

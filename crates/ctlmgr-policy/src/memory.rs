@@ -24,14 +24,14 @@
 use std::collections::BTreeSet;
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, OnOverride,
-    PageAging, Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Verdict,
+    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, PageAging,
+    Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Verdict,
     VerdictKind,
 };
 
 use crate::aging::age;
 use crate::capacity;
-use crate::complaint::{complaints, overridden, troubles};
+use crate::complaint::{complaints, is_left, overridden, troubles};
 use crate::cover;
 use crate::crowding::{crowding, is_filling, is_robbed};
 use crate::demand::estimate_all;
@@ -323,10 +323,6 @@ impl<'a> Context<'a> {
         self.step(knob, ancestor, to, &format!("covers {below} of those below it"))
     }
 
-    fn is_foreign(&self, group: &Group, knob: Knob) -> bool {
-        self.state.overridden.contains_key(&(group.path.clone(), knob))
-    }
-
     /// A change smaller than this is not worth a write.
     fn dead_band(&self, from: Bytes, to: Bytes) -> Bytes {
         let memory = &self.settings.memory;
@@ -348,7 +344,7 @@ impl<'a> Context<'a> {
         if recent || is_there || is_unclear || (to < from && !may_lower) {
             return None;
         }
-        if self.settings.memory.on_override == OnOverride::Yield && self.is_foreign(group, knob) {
+        if is_left(self.settings.memory.on_override, (self.state, self.snapshot), group, knob) {
             return None;
         }
         let prior = self.state.prior(group, knob, from);
@@ -401,7 +397,7 @@ mod tests {
     use crate::entitlement::entitlement;
     use crate::heat::Heat;
     use crate::testing::*;
-    use ctlmgr_model::{Outcome, Weight};
+    use ctlmgr_model::{OnOverride, Outcome, Weight};
 
     const M: fn(u64) -> Bytes = Bytes::mib;
 
@@ -569,6 +565,9 @@ mod tests {
         assert!(plan.complaints.iter().any(|c| c.contains("writes its own again")));
         let Action::Set { prior, .. } = step(&plan).unwrap().action else { panic!("no set") };
         assert_eq!(prior, M(7));
+        assert!(plan.complaints.iter().any(|c| c.starts_with("small: memory.low was changed to 7 MiB")));
+        let soon = Snapshot { at: Millis(19_000), ..snapshot.clone() };
+        assert!(step(&decide(&settings, state.clone(), &soon).0).is_none(), "a fight");
         // What dockerd sets as reservation is a promise, whatever the policy.
         settings.memory.on_override = OnOverride::Yield;
         if let ctlmgr_model::Source::Container(facts) = &mut snapshot.workloads[0].source {

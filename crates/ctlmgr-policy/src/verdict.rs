@@ -49,7 +49,7 @@ pub(crate) fn parties<'a>(
         kind: VerdictKind::Workload,
         group: &w.group,
         workload: Some(w),
-        entitlement: entitlement(settings, w).within(snapshot.host.mem_total, &w.name),
+        entitlement: entitlement(settings, w).within(snapshot.host.mem_total, &w.name.0, &w.group),
         estimate: state.estimates[&w.group.id],
         owed: Bytes::ZERO,
     });

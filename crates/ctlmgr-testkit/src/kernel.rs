@@ -374,7 +374,7 @@ fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         current: set.resident,
         ..memory(set.resident - set.cache)
     };
-    let (is_frozen, is_to_freeze) = (set.is_frozen, set.is_frozen);
+    let (is_frozen, is_to_freeze) = (set.stands_still(), set.is_frozen);
     // Nobody waits for a processor here.
     let (cpu_wait_usec, cpu_wait_full_usec) = (Some(0), Some(0));
     let (read, reads) = (set.scanned, set.scanned.0 >> 17);

@@ -47,8 +47,10 @@ pub struct Set {
     pub(crate) scanned: Bytes,
     /// Class, as a label in place of the weight's.
     pub class: Option<String>,
-    /// Whether its processes stand still.
+    /// Whether its processes are to stand still.
     pub is_frozen: bool,
+    /// Whether they cannot: some sleep uninterruptibly, where the freezer does not reach them.
+    pub is_unreachable: bool,
     pub(crate) low: Bytes,
     pub(crate) min: Bytes,
     pub(crate) refaults: u64,
@@ -87,6 +89,7 @@ impl Set {
             scanned: Bytes::ZERO,
             class: None,
             is_frozen: false,
+            is_unreachable: false,
             low: Bytes::ZERO,
             min: Bytes::ZERO,
             refaults: 0,
@@ -137,7 +140,7 @@ impl Set {
 
     /// One second of reading, which drops page cache of its own where it may not have more.
     pub(crate) fn scan(&mut self) -> Bytes {
-        if self.is_frozen {
+        if self.stands_still() {
             return Bytes::ZERO;
         }
         self.scanned = self.scanned + self.scan_per_sec;
@@ -179,8 +182,8 @@ impl Set {
         self.swapped_unused + self.swapped
     }
 
-    /// Writes one of its knobs.
-    pub(crate) fn write(&mut self, knob: Knob, to: Bytes) {
+    /// Writes one of its knobs, as a plan or another writer does.
+    pub fn write(&mut self, knob: Knob, to: Bytes) {
         match knob {
             Knob::MemoryLow => self.low = to,
             Knob::MemoryMin => self.min = to,
@@ -203,6 +206,11 @@ impl Set {
         self.resident = self.resident - warm;
         self.swapped = self.swapped - swapped;
         self.wanted = wanted;
+    }
+
+    /// Whether its processes do stand still.
+    pub(crate) fn stands_still(&self) -> bool {
+        self.is_frozen && !self.is_unreachable
     }
 
     /// What of its set is in memory.
@@ -228,14 +236,14 @@ impl Set {
 
     /// Faults in a second where each takes so long.
     pub(crate) fn faults_per_sec(&self, fault_secs: f64) -> f64 {
-        let running = if self.is_frozen { 0.0 } else { 1.0 };
+        let running = if self.stands_still() { 0.0 } else { 1.0 };
         running * self.asked() / (1.0 + self.asked() * fault_secs / f64::from(self.threads))
     }
 
     /// One second of touching, where a fault takes so long: what comes back into memory, and how much time it
     /// waits for that.
     pub(crate) fn touch(&mut self, fault_secs: f64) -> Bytes {
-        if self.is_frozen {
+        if self.stands_still() {
             // Who stands still waits for nothing: PSI does not count it.
             self.pace = 1.0;
             return Bytes::ZERO;

@@ -69,22 +69,49 @@ fn probing_costs_a_warm_set_next_to_nothing() {
     assert!(mean > 0.97, "{mean}");
 }
 
-#[test]
-fn a_leak_takes_nothing_from_who_was_promised() {
-    let sets = vec![
-        Set::managed("web", mib(600), Some(mib(600)), 100),
-        Set::managed("leak", mib(100), Some(mib(200)), 100),
-    ];
-    let kernel = run(Kernel::new(mib(1300), Lru::Classic, sets), false, 600, |kernel| {
-        let leaked = mib(2).min(kernel.free());
-        let leak = &mut kernel.sets[1];
-        (leak.unused, leak.resident) = (leak.unused + leaked, leak.resident + leaked);
-    });
-    assert!(kernel.sets[0].resident_part() > 0.98, "{:?}", kernel.sets[0]);
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// It grows by what it never touches again, until there is no more, and beyond.
+    #[test]
+    fn a_leak_takes_nothing_from_who_was_promised(
+        web in 100u64..900, promised in 50u64..300, leaks in 1u64..12, spare in 50u64..600, mglru in any::<bool>(),
+    ) {
+        let sets = vec![
+            Set::managed("web", mib(web), Some(mib(web)), 100),
+            Set::managed("leak", mib(50), Some(mib(promised)), 100),
+        ];
+        let (mut second, mut pace) = (0, 0.0);
+        let total = mib(150 + web + promised + 60 + spare);
+        let lru = if mglru { Lru::Mglru } else { Lru::Classic };
+        let kernel = run(Kernel::new(total, lru, sets), false, 400, |kernel| {
+            let leaked = mib(leaks).min(kernel.free());
+            let leak = &mut kernel.sets[1];
+            (leak.unused, leak.resident) = (leak.unused + leaked, leak.resident + leaked);
+            second += 1;
+            if second > 60 {
+                pace += kernel.sets[0].pace / 340.0;
+            }
+        });
+        prop_assert!(pace > 0.95, "{pace}");
+        prop_assert!(kernel.sets[0].resident_part() > 0.95, "{:?}", kernel.sets[0]);
+    }
+
+    /// What was filled once and is never used is taken before what somebody works with, whatever both weigh.
+    #[test]
+    fn who_allocates_without_use_gives_it_to_who_needs_it(
+        unused in 200u64..900, used in 50u64..200, need in 300u64..900, weight in 50u16..400,
+    ) {
+        let sets = vec![
+            Set::managed("hoarder", mib(used), None, weight).with_unused(mib(unused)),
+            Set::managed("worker", mib(need), None, 100),
+        ];
+        // All that is used fits, and a third of what is not.
+        let total = mib(150 + used + need + need / 20 + 60 + unused / 3);
+        let kernel = run(Kernel::new(total, Lru::Classic, sets), true, 400, |_| ());
+        prop_assert!(kernel.sets[1].resident_part() > 0.9, "{:?}", kernel.sets[1]);
+        prop_assert!(kernel.sets[0].pace > 0.9, "{:?}", kernel.sets[0]);
+    }
 
     /// Pages that children share with their parent are there once, those that they write come and go with them.
     #[test]

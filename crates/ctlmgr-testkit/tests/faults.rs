@@ -1,7 +1,9 @@
 //! Closed loop with sensors that fail or lie, and writes that fail: every plan is sound on what was seen, nothing is taken
 //! while something could not be read, and once all is well again so are those who were promised something.
 
-use ctlmgr_model::{Action, Bytes, Gap, Knob, Limit, Mode, Outcome, Settings, Snapshot, Step};
+use ctlmgr_model::{
+    Action, Bytes, Gap, Knob, Limit, Millis, Mode, OnOverride, Outcome, Settings, Snapshot, Step,
+};
 use ctlmgr_policy::{State, check, decide};
 use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
 use proptest::prelude::*;
@@ -158,5 +160,72 @@ proptest! {
             Limit::Bytes(high) => high >= w.group.memory.current,
         });
         prop_assert!(limits, "nobody who was promised something is held below what it uses");
+    }
+}
+
+/// One second of a host on which somebody else may have written; what ctlmgr wrote to the first one's memory.low.
+fn contested(kernel: &mut Kernel, state: State, settings: &Settings) -> (State, Vec<Step>) {
+    kernel.tick();
+    let snapshot = kernel.snapshot();
+    let (plan, mut state) = decide(settings, state, &snapshot);
+    assert_eq!(check(settings, &plan, &snapshot), []);
+    plan.steps.iter().for_each(|step| state.learn(step, &outcome(step), snapshot.at));
+    kernel.apply(&plan);
+    let is_it = |s: &Step| {
+        let is_low = matches!(s.action, Action::Set { knob: Knob::MemoryLow, .. });
+        is_low && s.path == snapshot.workloads[0].group.path
+    };
+    let steps = plan.steps.into_iter().filter(is_it).collect();
+    (state, steps)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// A kubelet, senpai or an administrator's script that writes memory.low of one container every few seconds.
+    #[test]
+    fn another_writers_value_stays_or_is_written_over_now_and_then(
+        values in proptest::collection::vec(0u64..700, 6..20), every in 1u32..8, reassert in any::<bool>(), mglru in any::<bool>(),
+    ) {
+        let mut settings = act();
+        if reassert {
+            settings.memory.on_override = OnOverride::Reassert;
+        }
+        let sets = vec![
+            Set::managed("small", mib(400), Some(mib(400)), 100),
+            Set::managed("large", mib(800), Some(mib(800)), 100),
+        ];
+        let lru = if mglru { Lru::Mglru } else { Lru::Classic };
+        let mut kernel = Kernel::new(mib(2100), lru, sets);
+        let mut state = State::default();
+        for _ in 0..20 {
+            state = contested(&mut kernel, state, &settings).0;
+        }
+        kernel.sets.push(Set::bystander("outside", mib(700)));
+        let mut last = Millis(0);
+        for value in &values {
+            // Not by chance what ctlmgr would write, or what was there before it.
+            let foreign = mib(*value) + Bytes::PAGE;
+            kernel.sets[0].write(Knob::MemoryLow, foreign);
+            for _ in 0..every {
+                let (next, steps) = contested(&mut kernel, state, &settings);
+                state = next;
+                for step in steps {
+                    let apart = kernel.now.since(last);
+                    last = kernel.now;
+                    let Action::Set { from, .. } = step.action else { continue };
+                    prop_assert!(from != foreign || apart >= Millis(10_000), "again after {apart:?}");
+                }
+                let low = kernel.snapshot().workloads[0].group.memory.low;
+                prop_assert!(reassert || low == foreign, "{low} in place of {foreign}");
+            }
+        }
+        prop_assert!(state.overrides() > 0);
+        if reassert {
+            for _ in 0..60 {
+                state = contested(&mut kernel, state, &settings).0;
+            }
+            prop_assert!(kernel.sets[0].resident_part() > 0.9, "{:?}", kernel.sets[0]);
+        }
     }
 }

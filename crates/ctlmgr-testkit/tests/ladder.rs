@@ -1,7 +1,8 @@
 //! Closed loop: feedback and throttling against the simulated kernel.
 
 use ctlmgr_model::{
-    Action, Bytes, Controller, Headroom, Mode, Percent, Pressure, Rung, Settings, Step,
+    Action, Bytes, Controller, Headroom, Knob, Millis, Mode, Percent, Pressure, Rung, Settings,
+    Step,
 };
 use ctlmgr_policy::{State, check, decide};
 use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
@@ -167,6 +168,38 @@ fn a_greedy_bystander_is_slowed_down_and_let_go_again() {
     assert_eq!(world.kernel.sets[2].high, Bytes(u64::MAX), "calm: nothing is left of it");
 }
 
+/// The guard of the brake: PSI `full` of the one that is held.
+#[test]
+fn who_stands_still_at_its_limit_is_let_off_a_step() {
+    let web = Set::managed("web", mib(700), Some(mib(700)), 400);
+    let mut world = World::new(Kernel::new(mib(1470), Lru::Mglru, vec![web]), Controller::Both);
+    world.run(30);
+    world.kernel.sets.push(Set::bystander("hog", mib(4000)).hot(1.0));
+    let is_braked = |w: &World| {
+        let last = w.steps.iter().rfind(|(_, s)| s.rung == Rung::Throttle);
+        last.is_some_and(|(_, s)| s.reason.0.contains("growth is slowed down"))
+    };
+    while !is_braked(&world) && world.kernel.now < Millis(150_000) {
+        world.run(1);
+    }
+    assert!(is_braked(&world), "{:?}", world.steps.last());
+    world.kernel.tick();
+    let limit_if = |full_pct: f32| {
+        let mut snapshot = world.kernel.snapshot();
+        let hog = &mut snapshot.bystanders[0];
+        hog.memory.pressure.as_mut().unwrap().full.avg10_pct = full_pct;
+        let (plan, _) = decide(&world.settings, world.state.clone(), &snapshot);
+        let of_hog = |s: &&Step| s.id == hog.id;
+        plan.steps.iter().find(of_hog).and_then(|s| match s.action {
+            Action::Set { knob: Knob::MemoryHigh, to, .. } => Some(to),
+            _ => None,
+        })
+    };
+    let present = world.kernel.sets[1].high;
+    assert!(limit_if(25.0).is_some_and(|to| to >= present + mib(16)), "{:?}", limit_if(25.0));
+    assert!(limit_if(5.0).is_none_or(|to| to <= present), "{:?} from {present}", limit_if(5.0));
+}
+
 /// Waiting at a limit of ours must not get anybody killed.
 #[test]
 fn where_systemd_oomd_could_kill_soon_no_limit_holds_who_stands_still_and_none_is_new() {
@@ -304,6 +337,23 @@ fn an_idle_class_stands_still_for_a_while_and_then_runs_again() {
     }
     world.run(60);
     assert!(world.kernel.sets.iter().all(|s| !s.is_frozen), "calm: nobody is kept");
+}
+
+/// Half frozen it helps nobody, and its user cannot stop it.
+#[test]
+fn who_does_not_come_to_a_stand_is_let_go_soon() {
+    let mut world = restless(Controller::Shares);
+    world.settings.memory.freeze = vec!["idle".to_owned()];
+    world.kernel.sets[1].is_unreachable = true;
+    let (mut asked, mut longest, mut others) = (0, 0, 0);
+    for _ in 0..300 {
+        world.run(1);
+        asked = if world.kernel.sets[1].is_frozen { asked + 1 } else { 0 };
+        longest = longest.max(asked);
+        others += u32::from(world.kernel.sets[2].is_frozen);
+    }
+    assert!((1..=12).contains(&longest), "asked to stand still for {longest} s");
+    assert!(others > 20, "the other one stood still for {others} s");
 }
 
 #[test]

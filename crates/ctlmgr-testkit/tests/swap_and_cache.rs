@@ -66,6 +66,34 @@ fn a_scan_takes_nothing_for_long_from_those_who_need_what_they_have_and_may_go_o
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
+    /// Page cache that a scan fills is no need of its owner, whoever that is, and takes no place from who has one.
+    #[test]
+    fn a_scan_is_no_need(
+        sizes in proptest::collection::vec(100u64..700, 1..4), scan in 5u64..150, own in 10u64..100, spare in 80u64..400,
+        is_container in any::<bool>(), mglru in any::<bool>(),
+    ) {
+        let lru = if mglru { Lru::Mglru } else { Lru::Classic };
+        let mut sets: Vec<Set> =
+            sizes.iter().enumerate().map(|(i, size)| promised(&format!("w{i}"), *size)).collect();
+        let scanner = match is_container {
+            true => Set::managed("backup", mib(own), None, 100),
+            false => Set::bystander("backup", mib(own)),
+        };
+        sets.push(scanner.scanning(mib(scan)));
+        let sum = sizes.iter().sum::<u64>() + own;
+        let mut kernel = Kernel::new(mib(150 + sum + sum / 20 + spare), lru, sets);
+        let mut needs = Vec::new();
+        run(&mut kernel, 180, |_, plan| {
+            let own = plan.verdicts.iter().find(|v| v.name.0.starts_with("backup"));
+            needs.extend(own.map(|v| v.demand));
+        });
+        let most = needs[60..].iter().max().copied().unwrap_or_default();
+        prop_assert!(most <= mib(own + own / 10 + 16), "{most} of {own} MiB");
+        for set in &kernel.sets[..sizes.len()] {
+            prop_assert!(set.resident_part() > 0.93, "{lru:?} {:?}", set);
+        }
+    }
+
     /// However little swap there is, none at all included.
     #[test]
     fn nobody_is_asked_for_what_swap_has_no_room_for(

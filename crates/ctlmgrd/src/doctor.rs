@@ -86,7 +86,8 @@ fn kernel(facts: &HostFacts) -> Vec<Finding> {
             "on",
             Severity::Warning,
             "pressure stall information is off: boot with psi=1; until then ctlmgr looks every few \
-             seconds instead of being woken",
+             seconds instead of being woken, goes by weight and size alone, and holds back, freezes and \
+             probes nobody",
         ),
     ]
 }

@@ -6,22 +6,30 @@ use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, json, knob, sh, st
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn another_writers_value_stays_and_is_named() -> Result<()> {
+fn another_writers_value_stays_and_is_named_or_is_written_over() -> Result<()> {
     let web = Container::start("web", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&web)?;
     let unit = web.cgroup.file_name().map(|n| n.to_string_lossy().into_owned());
     let unit = unit.unwrap_or_default();
     sh(&format!("systemctl set-property --runtime {unit} MemoryLow=20M"))?;
-    eventually("status names it", || {
-        Ok(sh("ctlmgr status")?.contains("by another writer; ctlmgr leaves it at that"))
-    })?;
+    let said = "web: memory.low was changed to 20 MiB by another writer; ctlmgr leaves it at that";
+    eventually("status names it", || Ok(sh("ctlmgr status")?.contains(said)))?;
     let before = ctlmgr.status()?["counters"]["cycles"].as_u64();
     eventually("ctlmgr has looked again", || {
         Ok(ctlmgr.status()?["counters"]["cycles"].as_u64() > before)
     })?;
     assert_eq!(web.knob("memory.low")?, 20 * MIB);
-    sh("systemctl stop ctlmgr.service")?;
+    sh("printf '[memory]\non_override = \"reassert\"\n' >/etc/ctlmgr/config.d/96-override.toml; \
+        systemctl reload ctlmgr")?;
+    for _ in 0..2 {
+        eventually("its own is written again", || Ok(web.knob("memory.low")? > 32 * MIB))?;
+        sh(&format!("systemctl set-property --runtime {unit} MemoryLow=20M"))?;
+    }
+    eventually("however often", || Ok(web.knob("memory.low")? > 32 * MIB))?;
+    let overrides = ctlmgr.status()?["counters"]["overrides"].as_u64();
+    ensure!(overrides == Some(3), "{overrides:?} counted");
+    sh("systemctl stop ctlmgr.service; rm /etc/ctlmgr/config.d/96-override.toml")?;
     assert_eq!(web.knob("memory.low")?, 20 * MIB, "undo leaves it too");
     Ok(())
 }
@@ -83,10 +91,12 @@ fn a_greedy_unit_is_slowed_down_and_let_go() -> Result<()> {
     let kept = eventually("the high class has its memory", || Ok(held("web")? > 600 * MIB));
     let spared = expect_spared_from_oomd(high);
     let again = eventually("it is slowed down again", is_slowed);
+    let later = || Ok(sh("ctlmgr why lab-greedy.service")?.contains("30 s later: "));
+    let told = eventually("why says what came of it", later);
     throttle("false")?;
     let let_go = eventually("it is let go", || Ok(knob(high)? == u64::MAX));
     sh("systemctl stop lab-greedy.service; rm /etc/ctlmgr/config.d/96-throttle.toml")?;
-    slowed.and(kept).and(spared).and(again).and(let_go)?;
+    slowed.and(kept).and(spared).and(again).and(told).and(let_go)?;
     drop(web);
     ctlmgr.stop_and_expect_pristine()
 }
