@@ -25,8 +25,7 @@ use std::collections::BTreeSet;
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, PageAging,
-    Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Verdict,
-    VerdictKind,
+    Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Verdict, VerdictKind,
 };
 
 use crate::aging::age;
@@ -565,7 +564,9 @@ mod tests {
         assert!(plan.complaints.iter().any(|c| c.contains("writes its own again")));
         let Action::Set { prior, .. } = step(&plan).unwrap().action else { panic!("no set") };
         assert_eq!(prior, M(7));
-        assert!(plan.complaints.iter().any(|c| c.starts_with("small: memory.low was changed to 7 MiB")));
+        assert!(
+            plan.complaints.iter().any(|c| c.starts_with("small: memory.low was changed to 7 MiB"))
+        );
         let soon = Snapshot { at: Millis(19_000), ..snapshot.clone() };
         assert!(step(&decide(&settings, state.clone(), &soon).0).is_none(), "a fight");
         // What dockerd sets as reservation is a promise, whatever the policy.

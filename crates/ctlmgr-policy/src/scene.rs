@@ -277,7 +277,8 @@ impl<'a, 's> Scene<'a, 's> {
         self.state.tension.robbed_at == Some(self.snapshot.at)
     }
 
-    /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have, and more to come.
+    /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have, and more to come. Who
+    /// is held already stays so down to half of that: of two alike each would be let go whenever the other has a little more.
     pub(crate) fn crowds(&self, keeping: &Keeping<'_, '_>) -> bool {
         let is_held = self.state.ours(keeping.party.group, Knob::MemoryHigh).is_some();
         if !self.is_swept() || !(is_held || is_at_work(&keeping.party.estimate)) {
@@ -287,8 +288,8 @@ impl<'a, 's> Scene<'a, 's> {
             || self.all.iter().map(|k| crowd(k.party)).filter(|crowd| *crowd > Bytes::ZERO);
         let count = u64::try_from(crowds().count()).unwrap_or(u64::MAX).max(1);
         let mean = Bytes(crowds().sum::<Bytes>().0 / count);
-        let least = Bytes(self.snapshot.host.mem_total.0 / SMALL);
-        crowd(keeping.party) >= mean.max(least)
+        let most = mean.max(Bytes(self.snapshot.host.mem_total.0 / SMALL));
+        crowd(keeping.party) >= if is_held { Bytes(most.0 / 2) } else { most }
     }
 
     /// Whether it lies below a slice that has a limit of its own.

@@ -58,6 +58,9 @@ pub(crate) struct Written {
     /// Whether its keeper has to be told still: it may be in force, and the keeper hold what was there before.
     #[serde(default)]
     pub(crate) is_pending: bool,
+    /// Whether what was there before was another writer's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_over_another: bool,
 }
 
 impl Written {
@@ -120,8 +123,10 @@ impl State {
             let turns = Turns::default();
             // Whether its keeper was told is not known.
             let is_pending = Knob::PROTECTION.contains(&saved.knob);
-            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending };
-            self.written.insert((saved.path.clone(), saved.knob), written);
+            let (key, saved) = ((saved.path.clone(), saved.knob), saved.clone());
+            let written =
+                Written { saved, at: Millis(0), turns, is_pending, is_over_another: false };
+            self.written.insert(key, written);
         }
     }
 
@@ -151,11 +156,6 @@ impl State {
             Action::Set { .. } if *outcome == Outcome::Overtaken => {}
             Action::Set { knob, from, to, .. } => {
                 let Some(mut saved) = step.to_save() else { return };
-                // On and off are few values: the one from before may soon be another's will. Of amounts it may be that
-                // of a reading that was under way when ours was written.
-                if knob == Knob::LruGen && *outcome == Outcome::Done {
-                    saved.before = saved.ours.clone();
-                }
                 let key = (step.path.clone(), knob);
                 let newer = self.written.get_mut(&key);
                 if let Some(newer) = newer.filter(|w| w.saved.id == step.id && w.at > at) {
@@ -163,8 +163,15 @@ impl State {
                     return;
                 }
                 // Whatever is found there next was written after ours.
-                self.overridden.remove(&key);
+                let was_anothers = self.overridden.remove(&key).is_some();
                 let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
+                let is_over_another =
+                    was_anothers || last.is_some_and(|last| last.at == at && last.is_over_another);
+                // On and off are few values, and who wrote an amount once may do so again: the one from before is another's
+                // will then. Of other amounts it may be that of a reading that was under way when ours was written.
+                if (knob == Knob::LruGen || is_over_another) && *outcome == Outcome::Done {
+                    saved.before = saved.ours.clone();
+                }
                 let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
                 if let Some(last) = last.filter(|l| l.is_pending && *outcome != Outcome::Done) {
                     saved.told = last.saved.told.clone().or(Some(last.saved.before.clone()));
@@ -174,7 +181,8 @@ impl State {
                     saved.asked = Some(saved.ours.clone());
                 }
                 let is_pending = matches!(outcome, Outcome::Failed(_) | Outcome::Untold);
-                self.written.insert(key, Written { saved, at, turns, is_pending });
+                let written = Written { saved, at, turns, is_pending, is_over_another };
+                self.written.insert(key, written);
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
             Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),

@@ -21,7 +21,7 @@
 //! reclaim, [`crate::room`]) above its share while memory is short in fact, and some other workload (of at least 1/64 of the machine) keeps all it needs or lacks some of its share, has a step of room, and its limit goes down with it but not up;
 //! if it stands still, up to its ceiling. The same holds for whose page cache crowds out that of others while the host is
 //! swept ([`crate::scene`]): it goes round within what it has, and where page cache is taken from it ([`crate::reclaim`]) the limit
-//! goes down by half of that ([`tighten`]), because it would be full again before the next look.
+//! goes down by half of that ([`tighten`]), because it would be full again before the next look, but not to where it would be let go.
 //!
 //! Brake: enter when tense, above the ceiling, and somebody suffers; stay, unless it holds clearly
 //! less than its share, until the host has been calm for a while. The value is the lower of the
@@ -90,9 +90,11 @@ pub(crate) fn tighten(throttled: &mut [Throttled<'_>], scene: &Scene<'_, '_>, ta
     for one in throttled.iter_mut().filter(may_be) {
         let is_it = |s: &&Step| s.id == one.group.id;
         let taken = taking.iter().filter(is_it).filter_map(|s| s.action.amount_to_reclaim());
-        let Some(least) = scene.all.iter().find(|k| k.id() == one.group.id) else { continue };
-        let promise = least.party.entitlement.promise.unwrap_or_default();
-        let least = least.for_limits().share.max(promise);
+        let Some(own) = scene.all.iter().find(|k| k.id() == one.group.id) else { continue };
+        let promise = own.party.entitlement.promise.unwrap_or_default();
+        // With less page cache than this it would be let go, and held again ([`Scene::crowds`]).
+        let kept = Bytes(scene.snapshot.host.mem_total.0 / SMALL).scaled(Percent(75));
+        let least = own.for_limits().share.max(promise) + kept;
         let half = Bytes(taken.sum::<Bytes>().0 / 2);
         let lower = (one.group.memory.current - half).max(least).page_ceil();
         if half > Bytes::ZERO {

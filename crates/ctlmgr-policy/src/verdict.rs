@@ -27,6 +27,14 @@ pub(crate) struct Party<'a> {
 }
 
 impl Party<'_> {
+    /// What it keeps in any case, with what it is owed beside that.
+    fn floor(&self, owed: Bytes) -> Bytes {
+        match self.entitlement.managed {
+            true => self.entitlement.floor + owed,
+            false => self.estimate.demand,
+        }
+    }
+
     fn place(&self) -> Place<'_> {
         Place { path: &self.group.path, is_managed: self.entitlement.managed }
     }
@@ -98,15 +106,32 @@ fn of_bystander(
     }
 }
 
+/// However little it weighs, a workload is not left with less than this, because it would get nothing done.
+const ALIVE: Bytes = Bytes::mib(2);
+/// But all together no more than one part in so many of what there is.
+const ALIVE_OF: u64 = 4;
+
+/// What each workload keeps beside any floor.
+fn alive(account: &CapacityAccount, parties: &[Party<'_>]) -> Bytes {
+    let count = u64::try_from(parties.len()).unwrap_or(u64::MAX).max(1);
+    ALIVE.min(Bytes(account.capacity.0 / ALIVE_OF / count))
+}
+
 /// Unmanaged parties keep what they hold; their demand is not up for division.
-fn claim(controller: Controller, party: &Party<'_>, owed: Bytes, index: usize) -> Claim {
+fn claim(
+    controller: Controller,
+    party: &Party<'_>,
+    (owed, alive): (Bytes, Bytes),
+    index: usize,
+) -> Claim {
     let (e, estimate) = (&party.entitlement, &party.estimate);
     let (weight, basis) = match controller {
         Controller::Stall => (Weight::DEFAULT, estimate.demand.max(LIVING)),
         Controller::Shares | Controller::Both => (e.weight, basis(e.promise, estimate)),
     };
     let max = party.group.memory.max.bytes();
-    let floor = if e.managed { e.floor + owed } else { party.estimate.demand };
+    let least = if party.kind == VerdictKind::Workload { alive } else { Bytes::ZERO };
+    let floor = party.floor(owed).max(least);
     Claim {
         // Two containers may share a name for a moment while one is replaced.
         name: format!("{}\0{index:06}", party.name),
@@ -127,13 +152,15 @@ pub(crate) fn verdicts(
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
     let divided = |is_owed: bool| {
-        let owed = |p: &Party<'_>| if is_owed { p.owed } else { Bytes::ZERO };
+        let alive = alive(account, parties);
+        let beside =
+            |p: &Party<'_>| if is_owed { (p.owed, alive) } else { (Bytes::ZERO, Bytes::ZERO) };
         let all = parties.iter().enumerate();
-        let mut claims: Vec<_> = all.map(|(i, p)| claim(controller, p, owed(p), i)).collect();
+        let mut claims: Vec<_> = all.map(|(i, p)| claim(controller, p, beside(p), i)).collect();
         let (lifts, division) = corrected(controller, (account, slices), parties, &mut claims)?;
         Ok::<_, ShareError>((claims, lifts, division))
     };
-    // What units are owed is no reason to fall short of a floor that was promised.
+    // What units are owed, and what is kept unasked, is no reason to fall short of a floor that was promised.
     let mut result = divided(true);
     if result.as_ref().is_ok_and(|(_, _, division)| division.is_short_of_floors()) {
         result = match (result, divided(false)) {
@@ -211,7 +238,7 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
         share: share.share_bytes,
         bound: share.bound,
         slice: slice.map(|slice| slice.path.clone()),
-        floor: claim.floor,
+        floor: claim.floor.min(party.floor(party.owed)),
         max: claim.max,
         lift_pct,
         rung: None,
@@ -249,6 +276,9 @@ fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
     match bound {
         Bound::Demand => format!("keeps all of the {} it needs", claim.demand),
         Bound::Max => format!("keeps up to its hard limit of {share}"),
+        Bound::Floor if share > party.floor(party.owed) => {
+            format!("gives way down to {share}, which nobody is denied")
+        }
         Bound::Floor => format!("gives way down to its floor of {share}"),
         Bound::Weight => {
             let kept = u128::from(share.0) * 100 / u128::from(claim.demand.0.max(1));

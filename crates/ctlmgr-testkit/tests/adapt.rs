@@ -70,7 +70,9 @@ impl World {
     /// Fails if a knob turned round more than twice.
     fn expect_few_turns(&self) -> Result<(), String> {
         let swings = self.written.iter().find(|(_, series)| World::turns(series) > 2);
-        swings.map_or(Ok(()), |((path, knob), series)| Err(format!("{knob} of {path} swings: {series:?}")))
+        swings.map_or(Ok(()), |((path, knob), series)| {
+            Err(format!("{knob} of {path} swings: {series:?}"))
+        })
     }
 
     /// Fails if a knob turned round more than twice, or a protection still moved after ten seconds.
@@ -167,7 +169,8 @@ fn two_thousand_containers_stay_within_the_machine() {
     let low: Bytes = snapshot.workloads.iter().map(|w| w.group.memory.low).sum();
     assert!(low <= snapshot.host.mem_total - snapshot.host.watermark, "{low} are protected");
     assert!(snapshot.ancestors[0].memory.low >= low, "and covered");
-    let late = |(_, series): (_, &Vec<(u64, u64)>)| series.iter().filter(|(at, _)| *at > 31).count();
+    let late =
+        |(_, series): (_, &Vec<(u64, u64)>)| series.iter().filter(|(at, _)| *at > 31).count();
     let late: usize = world.written.iter().map(late).sum();
     assert!(late < 2000, "{late} writes in the last half minute");
 }

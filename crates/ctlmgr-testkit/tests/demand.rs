@@ -104,7 +104,7 @@ proptest! {
     ) {
         let sets = vec![
             Set::managed("hoarder", mib(used), None, weight).with_unused(mib(unused)),
-            Set::managed("worker", mib(need), None, 100),
+            Set::managed("worker", mib(need), Some(mib(need)), 100),
         ];
         // All that is used fits, and a third of what is not.
         let total = mib(150 + used + need + need / 20 + 60 + unused / 3);

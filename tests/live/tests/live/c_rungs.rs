@@ -157,9 +157,7 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
         since_asked = since_asked.max(waited().saturating_sub(before));
         Ok(state("batch", "Running")? == "false")
     })
-    .with_context(|| {
-        sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default()
-    })
+    .with_context(|| sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default())
     .with_context(|| journal().unwrap_or_default())?;
     ensure!(since_asked > 0, "being asked was not felt");
     ensure!(state("batch", "OOMKilled")? == "false", "the kernel was faster");
