@@ -17,7 +17,7 @@ use ctlmgr_model::{
     Reason, Rung, Snapshot, Step,
 };
 
-use crate::state::{State, WRITE_INTERVAL};
+use crate::state::{REASSERT_INTERVAL, State, WRITE_INTERVAL};
 
 /// The root has no cgroup of its own to be mistaken for another.
 const ROOT: CgroupId = CgroupId(0);
@@ -31,7 +31,8 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
     let path = CgroupPath::new("");
     let written = state.written.get(&(path.clone(), Knob::LruGen));
     let is_foreign = is_foreign(state, snapshot);
-    let is_recent = written.is_some_and(|w| snapshot.at.since(w.at) < WRITE_INTERVAL);
+    let interval = if is_foreign { REASSERT_INTERVAL } else { WRITE_INTERVAL };
+    let is_recent = written.is_some_and(|w| snapshot.at.since(w.at) < interval);
     if is_recent || is_foreign && settings.on_override == OnOverride::Yield {
         return None;
     }

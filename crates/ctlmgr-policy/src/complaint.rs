@@ -11,12 +11,12 @@ use crate::aging;
 use crate::floors::{Floor, Refused, grant};
 use crate::memory::read;
 use crate::oomd;
-use crate::state::State;
+use crate::state::{REASSERT_INTERVAL, State};
 use crate::swap;
 use crate::verdict::Party;
 
-/// Between two writes of ours over what another writer writes.
-const REASSERT_INTERVAL: Millis = Millis(10_000);
+/// So many of what workloads bring along are named: labels come from images, and those from anywhere.
+const OF_WORKLOADS: usize = 30;
 /// So many are named, each in a line.
 const NAMED: usize = 5;
 
@@ -27,8 +27,11 @@ pub(crate) fn complaints(
     snapshot: &Snapshot,
     parties: &[Party<'_>],
 ) -> Vec<String> {
-    let mut out: Vec<String> =
-        parties.iter().flat_map(|p| p.entitlement.complaints.iter().cloned()).collect();
+    let of_workloads = || parties.iter().flat_map(|p| &p.entitlement.complaints);
+    let mut out: Vec<String> = of_workloads().take(OF_WORKLOADS).cloned().collect();
+    if let Some(rest @ 1..) = of_workloads().count().checked_sub(OF_WORKLOADS) {
+        out.push(format!("{rest} more about labels and promises of workloads"));
+    }
     let then = match settings.memory.on_override {
         OnOverride::Yield => "ctlmgr leaves it at that",
         OnOverride::Reassert => "ctlmgr writes its own again",
@@ -65,8 +68,7 @@ pub(crate) fn overridden(
     foreign.map(|(group, knob, value)| ((group.path.clone(), knob), value)).collect()
 }
 
-/// Whether another writer's value is left as it is: always, or where ours are to be written again, for a while. Two who each
-/// wrote at every look would keep each other busy for ever.
+/// Whether another writer's value is left as it is: always, or where ours are to be written again, for a while.
 pub(crate) fn is_left(
     on_override: OnOverride,
     (state, snapshot): (&State, &Snapshot),

@@ -34,7 +34,7 @@ pub(crate) fn is_filling(state: &State, parties: &[Party<'_>]) -> bool {
 const LITTLE: Bytes = Bytes::mib(4);
 
 /// Who crowds out others, for the operator.
-pub(crate) fn crowding(parties: &[Party<'_>]) -> Option<String> {
+pub(crate) fn words(parties: &[Party<'_>]) -> Option<String> {
     let worst = parties.iter().filter(|p| p.entitlement.managed).max_by_key(|p| crowd(p))?;
     let (name, crowd) = (&worst.name, crowd(worst));
     (crowd >= LITTLE).then(|| {

@@ -86,8 +86,8 @@ impl Entitlement {
         }
     }
 
-    /// The same on a host of this size: more than all of it cannot be promised. Nor is more than its own limit of use,
-    /// where shares end by themselves.
+    /// The same on a host of this size: more than all of it cannot be promised. Of what is beyond its own limit nothing comes:
+    /// shares end there.
     pub(crate) fn within(mut self, total: Bytes, name: &str, group: &Group) -> Self {
         if let Some(promise) = self.promise.filter(|p| *p > total) {
             self.complaints.push(format!(
@@ -101,7 +101,7 @@ impl Entitlement {
         let floor = (self.floor > Bytes::ZERO).then_some(("floor", self.floor, &self.floor_from));
         let beyond = promise.into_iter().chain(floor).filter(|(_, amount, _)| *amount > max);
         let words = beyond.map(|(what, amount, from)| {
-            format!("{name}: {what} {amount} ({from}), taken for {max}: its own limit")
+            format!("{name}: {what} {amount} ({from}), but its share ends at its own limit of {max}")
         });
         let words: Vec<String> = words.collect();
         self.complaints.extend(words);

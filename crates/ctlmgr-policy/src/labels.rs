@@ -44,9 +44,9 @@ pub(crate) fn unknown(workload: &Workload) -> Vec<String> {
     out
 }
 
-/// Text from a label, fit for one line.
+/// Text from a label, fit for one line: what is not seen, or changes how the rest is, by its number.
 pub(crate) fn shown(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(40).collect()
+    text.chars().filter(|c| !c.is_control()).flat_map(char::escape_debug).take(40).collect()
 }
 
 fn nearest(key: &str) -> &'static str {
@@ -92,14 +92,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_image_full_of_garbage_is_a_few_lines(keys in proptest::collection::vec("\\PC{0,60}", 0..30)) {
-            let labels: Vec<String> = keys.iter().map(|k| format!("ctlmgr.x\n{k}")).collect();
+        fn an_image_full_of_garbage_is_a_few_lines(keys in proptest::collection::vec(".{0,60}", 0..30)) {
+            let labels: Vec<String> = keys.iter().map(|k| format!("ctlmgr.x\n\u{202e}{k}")).collect();
             let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
             let said = unknown(&labelled(&labels));
             prop_assert!(said.len() <= NAMED + 1);
             prop_assert_eq!(said.is_empty(), labels.is_empty());
             for line in said {
-                prop_assert!(!line.contains('\n') && line.chars().count() < 120, "{}", line);
+                let is_hidden = |c: char| ('\u{200b}'..='\u{206f}').contains(&c) || c.is_control();
+                prop_assert!(!line.contains(is_hidden) && line.chars().count() < 120, "{}", line);
             }
         }
     }

@@ -54,7 +54,7 @@ impl<'a> Ladder<'a> {
 
     /// One probe at a time, of whoever waits longest; those that rest only remember it.
     fn probe(&mut self, scene: &Scene<'a, '_>, verdicts: &[&Verdict]) {
-        let braked = self.braked();
+        let braked = self.limited(|t| t.is_braked);
         let is_free =
             |k: &Keeping<'_, '_>| !k.party.is_untold() && !braked.contains(&k.party.group.path);
         let free = scene.all.iter().zip(verdicts).filter(|(k, _)| is_free(k));
@@ -73,10 +73,10 @@ impl<'a> Ladder<'a> {
         }
     }
 
-    /// Who is held where it is.
-    pub(crate) fn braked(&self) -> BTreeSet<CgroupPath> {
-        let braked = self.throttled.iter().filter(|t| t.is_braked);
-        braked.map(|t| t.group.path.clone()).collect()
+    /// Who has a limit and is like this.
+    pub(crate) fn limited(&self, is_it: impl Fn(&Throttled<'_>) -> bool) -> BTreeSet<CgroupPath> {
+        let limited = self.throttled.iter().filter(|t| is_it(t));
+        limited.map(|t| t.group.path.clone()).collect()
     }
 
     /// Every knob where a value of ours belongs.

@@ -278,18 +278,25 @@ impl<'a, 's> Scene<'a, 's> {
     }
 
     /// Whether it is one of those whose page cache crowds out that of others: no less of it than most have, and more to come. Who
-    /// is held already stays so down to half of that: of two alike each would be let go whenever the other has a little more.
+    /// was one stays one down to half of that: of two alike each would be let go whenever the other has a little more.
     pub(crate) fn crowds(&self, keeping: &Keeping<'_, '_>) -> bool {
-        let is_held = self.state.ours(keeping.party.group, Knob::MemoryHigh).is_some();
+        let group = keeping.party.group;
+        let is_held = self.state.ours(group, Knob::MemoryHigh).is_some();
         if !self.is_swept() || !(is_held || is_at_work(&keeping.party.estimate)) {
             return false;
         }
+        let did = is_held && self.state.crowding.contains(&group.path);
+        let most = self.most_crowd();
+        crowd(keeping.party) >= if did { Bytes(most.0 / 2) } else { most }
+    }
+
+    /// Page cache beyond need that is as much as most have who have some, and not little.
+    pub(crate) fn most_crowd(&self) -> Bytes {
         let crowds =
             || self.all.iter().map(|k| crowd(k.party)).filter(|crowd| *crowd > Bytes::ZERO);
         let count = u64::try_from(crowds().count()).unwrap_or(u64::MAX).max(1);
         let mean = Bytes(crowds().sum::<Bytes>().0 / count);
-        let most = mean.max(Bytes(self.snapshot.host.mem_total.0 / SMALL));
-        crowd(keeping.party) >= if is_held { Bytes(most.0 / 2) } else { most }
+        mean.max(Bytes(self.snapshot.host.mem_total.0 / SMALL))
     }
 
     /// Whether it lies below a slice that has a limit of its own.

