@@ -101,7 +101,9 @@ impl Entitlement {
         let floor = (self.floor > Bytes::ZERO).then_some(("floor", self.floor, &self.floor_from));
         let beyond = promise.into_iter().chain(floor).filter(|(_, amount, _)| *amount > max);
         let words = beyond.map(|(what, amount, from)| {
-            format!("{name}: {what} {amount} ({from}), but its share ends at its own limit of {max}")
+            format!(
+                "{name}: {what} {amount} ({from}), but its share ends at its own limit of {max}"
+            )
         });
         let words: Vec<String> = words.collect();
         self.complaints.extend(words);

@@ -164,8 +164,7 @@ pub(crate) fn verdicts(
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
-    let alive: Vec<Bytes> =
-        parties.iter().map(|p| alive((account, slices), parties, p)).collect();
+    let alive: Vec<Bytes> = parties.iter().map(|p| alive((account, slices), parties, p)).collect();
     let divided = |(is_owed, is_alive): (bool, bool)| {
         let only = |is: bool, amount: Bytes| if is { amount } else { Bytes::ZERO };
         let all = parties.iter().zip(&alive).enumerate();

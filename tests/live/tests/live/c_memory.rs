@@ -24,7 +24,8 @@ fn another_writers_value_stays_and_is_named_or_is_written_over() -> Result<()> {
     assert_eq!(web.knob("memory.low")?, 20 * MIB);
     sh("printf '[memory]\non_override = \"reassert\"\n' >/etc/ctlmgr/config.d/96-override.toml; \
         systemctl reload ctlmgr")?;
-    let counted = || Ok(ctlmgr.status()?["counters"]["overrides"].as_u64());
+    let counted =
+        || -> Result<Option<u64>> { Ok(ctlmgr.status()?["counters"]["overrides"].as_u64()) };
     for earlier in 1..=2 {
         eventually("its own is written again", || Ok(web.knob("memory.low")? > 32 * MIB))?;
         ctlmgr.wait_told(&web)?;
