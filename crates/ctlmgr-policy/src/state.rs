@@ -197,10 +197,8 @@ impl State {
             // To try again after a while; but the age of a freeze counts from its beginning.
             (Outcome::Failed(_), Some(written)) if knob != Knob::CgroupFreeze => {
                 written.at = at;
-                // It may be in force already; only its keeper was not told.
-                if Knob::PROTECTION.contains(&knob) {
-                    written.saved.before = written.saved.prior.clone();
-                }
+                // It may be in force already, and only its keeper not told; or he does it late.
+                written.saved.before = written.saved.prior.clone();
             }
             (Outcome::Failed(_), _) => {}
             _ => {

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_act::{Stopper, UnitProperties};
-use ctlmgr_model::{Action, Knob, Millis, Mode, Outcome, Snapshot, Step, Value};
+use ctlmgr_model::{Action, Knob, Millis, Mode, Outcome, Snapshot, Step};
 use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
@@ -205,7 +205,7 @@ impl<U: UnitProperties> Daemon<U> {
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
             Outcome::Overtaken => debug!(%path, %step, "not done: the host changed meanwhile"),
             Outcome::Overridden(value) => {
-                self.counters.overrides += u64::from(!is_found_later(step, value));
+                self.counters.overrides += u64::from(!is_found_later(step));
                 warn!(%path, %value, %step, "another writer was there at once");
             }
             Outcome::Failed(error) => {
@@ -224,12 +224,9 @@ impl<U: UnitProperties> Daemon<U> {
 }
 
 /// Whether the next reading finds another writer's value in a knob of the memory job, and counts it then. What was given
-/// back is not looked at any more, and the value from before may be our own.
-fn is_found_later(step: &Step, value: &Value) -> bool {
-    match &step.action {
-        Action::Set { knob, from, .. } => *knob != Knob::LruGen && *value != Value::Amount(*from),
-        _ => false,
-    }
+/// back is not looked at any more.
+fn is_found_later(step: &Step) -> bool {
+    matches!(step.action, Action::Set { knob, .. } if knob != Knob::LruGen)
 }
 
 fn only_releases(steps: Vec<Step>) -> Vec<Step> {

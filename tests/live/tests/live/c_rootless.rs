@@ -6,7 +6,9 @@ use anyhow::{Result, ensure};
 use ctlmgr_live::{Ctlmgr, eventually, json, knob, sh};
 
 const MIB: u64 = 1 << 20;
-const SCOPE: &str = "libpod-0000000000000000000000000000000000000000000000000000000000000007.scope";
+const SCOPE: &str = "libpod-7000000000000000000000000000000000000000000000000000000000000000.scope";
+/// What it is called: its name is its user's.
+const NAME: &str = "700000000000";
 
 /// A user whose manager runs a scope as podman makes them; both are gone with the test.
 struct Rootless {
@@ -86,7 +88,7 @@ fn a_rootless_container_is_protected_whatever_its_users_manager_reloads() -> Res
     // What its user says counts. His manager sets the slice above back to nothing on the way, which he did not say.
     rootless.run(&format!("systemctl --user set-property --runtime {SCOPE} MemoryLow=30M"))?;
     let said = format!(
-        "{SCOPE}: memory.low was changed to 30 MiB by another writer; ctlmgr leaves it at that"
+        "{NAME}: memory.low was changed to 30 MiB by another writer; ctlmgr leaves it at that"
     );
     eventually("its value is named", || Ok(sh("ctlmgr status")?.contains(&said)))?;
     ensure!(rootless.low()? == 30 * MIB, "it is {}", rootless.low()?);
