@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, Character, ClassName, Group, Settings, Source, Weight, Workload};
+use ctlmgr_model::{Bytes, Character, ClassName, Settings, Source, Weight, Workload};
 
 use crate::labels::{shown, unknown};
 
@@ -88,7 +88,8 @@ impl Entitlement {
 
     /// The same on a host of this size: more than all of it cannot be promised. Of what is beyond its own limit nothing comes:
     /// shares end there.
-    pub(crate) fn within(mut self, total: Bytes, name: &str, group: &Group) -> Self {
+    pub(crate) fn within(mut self, total: Bytes, workload: &Workload) -> Self {
+        let name = &workload.name;
         if let Some(promise) = self.promise.filter(|p| *p > total) {
             self.complaints.push(format!(
                 "{name}: promised {promise} ({}), taken for {total}: the host has no more",
@@ -96,7 +97,7 @@ impl Entitlement {
             ));
             self.promise = Some(total);
         }
-        let Some(max) = group.memory.max.bytes() else { return self };
+        let Some(max) = workload.group.memory.max.bytes() else { return self };
         let promise = self.promise.map(|p| ("promised", p, &self.promise_from));
         let floor = (self.floor > Bytes::ZERO).then_some(("floor", self.floor, &self.floor_from));
         let beyond = promise.into_iter().chain(floor).filter(|(_, amount, _)| *amount > max);

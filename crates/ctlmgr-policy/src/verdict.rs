@@ -57,7 +57,7 @@ pub(crate) fn parties<'a>(
         kind: VerdictKind::Workload,
         group: &w.group,
         workload: Some(w),
-        entitlement: entitlement(settings, w).within(snapshot.host.mem_total, &w.name.0, &w.group),
+        entitlement: entitlement(settings, w).within(snapshot.host.mem_total, w),
         estimate: state.estimates[&w.group.id],
         owed: Bytes::ZERO,
     });
