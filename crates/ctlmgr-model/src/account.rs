@@ -55,4 +55,9 @@ impl SliceAccount {
     pub fn holds(&self, path: &CgroupPath) -> bool {
         *path != self.path && path.is_within(&self.path)
     }
+
+    /// Whether a cgroup lies below it, and it is full: what that one lacks is not to be had elsewhere.
+    pub fn holds_back(&self, path: &CgroupPath) -> bool {
+        self.is_full() && self.holds(path)
+    }
 }

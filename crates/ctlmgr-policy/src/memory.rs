@@ -262,7 +262,7 @@ impl<'a> Context<'a> {
     }
 
     fn is_in_full_slice(&self, path: &CgroupPath) -> bool {
-        self.slices.iter().any(|slice| slice.is_full() && slice.holds(path))
+        self.slices.iter().any(|slice| slice.holds_back(path))
     }
 
     /// Steps that bring one knob of the workloads and of their ancestors to what is wanted, and

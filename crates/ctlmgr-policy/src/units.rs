@@ -138,7 +138,7 @@ fn is_lacking(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> bool {
     let Keeping { party, share, .. } = *keeping;
     let (demand, path) = (party.estimate.demand, &party.group.path);
     let lacks = amount(demand - share) >= LEAST_MISSING * amount(demand.max(Bytes::PAGE));
-    let is_held = scene.slices.iter().any(|slice| slice.is_full() && slice.holds(path));
+    let is_held = scene.slices.iter().any(|slice| slice.holds_back(path));
     let is_light = party.entitlement.weight < scene.settings.bystanders.weight;
     party.kind == VerdictKind::Workload && lacks && !party.is_untold() && !is_held && !is_light
 }

@@ -336,6 +336,32 @@ mod tests {
     use crate::testing;
 
     #[test]
+    fn however_light_a_workload_is_left_with_a_little() {
+        let of = |weight, id: u64| {
+            let mut one = testing::container(&format!("w{id}"), id, Bytes::mib(500), None);
+            if let Source::Container(facts) = &mut one.source {
+                facts.labels.insert("ctlmgr.weight".into(), weight);
+            }
+            one
+        };
+        let mut snapshot = testing::host(
+            Bytes::mib(500),
+            vec![of("1".into(), 11), of("10000".into(), 12)],
+            Vec::new(),
+        );
+        let light = |snapshot: &Snapshot| {
+            let (plan, _) = crate::decide(&testing::settings(), State::default(), snapshot);
+            plan.verdicts.into_iter().find(|v| v.weight.get() == 1).unwrap()
+        };
+        let kept = light(&snapshot);
+        assert_eq!((kept.share, kept.floor, kept.bound), (ALIVE, Bytes::ZERO, Bound::Floor));
+        assert!(kept.reason.0.ends_with("which nobody is denied"), "{}", kept.reason.0);
+        // In a slice of 6 MiB two share a quarter.
+        snapshot.ancestors[0].memory.max = ctlmgr_model::Limit::Bytes(Bytes::mib(6));
+        assert!(light(&snapshot).share < Bytes::mib(1), "{:?}", light(&snapshot));
+    }
+
+    #[test]
     fn who_is_spared_keeps_a_quarter_of_what_it_used_and_other_units_the_floor_of_the_settings() {
         let mut settings = Settings::default();
         let floor_of = |settings: &Settings, total, name: &str, held| {
