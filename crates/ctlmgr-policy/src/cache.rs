@@ -1,12 +1,16 @@
 //! Page cache that is needed, by what is missed of it (see [`crate::demand`]).
 
-use ctlmgr_model::{Bytes, Io, LruFlavour, Snapshot};
+use ctlmgr_model::{Bytes, Io, LruFlavour, Millis, Snapshot};
 
-use crate::demand::{Estimate, Look, RETURN_HORIZON_SECS, per_sec};
+use crate::demand::{Estimate, IN_USE, Look, MISSED, RETURN_HORIZON_SECS, per_sec, toward};
 
 /// A set of page cache is taken to miss what comes back in this time, in seconds: less than it takes to
 /// touch a warm set once, so that nothing is asked for twice.
 const GROWTH_SECS: u64 = 2;
+/// Half of the page cache that one had and misses nothing of is forgotten after so long.
+const HAD_HALF_LIFE: Millis = Millis(60_000);
+/// One part in so many of what one had is noticed.
+const NOTICEABLE: u64 = 16;
 /// Where less than one part in so many of all page cache that came back was counted as of the working set, the kernel
 /// does not say; fewer pages (16 MiB) say nothing.
 const SAID: u64 = 16;
@@ -25,33 +29,66 @@ pub(crate) fn is_said(snapshot: &Snapshot) -> bool {
 }
 
 /// Pages of page cache that come back per second and were of the working set, as far as the kernel says so.
-pub(crate) fn coming_back(look: &Look<'_>, last: &Estimate) -> u64 {
+fn coming_back(look: &Look<'_>, last: &Estimate) -> u64 {
     let (memory, passed) = (look.memory, look.at.since(last.at));
     match (look.says_cache, last.activated) {
         (true, Some(before)) => per_sec(before, memory.activate_file, passed),
         (true, None) => 0,
-        (false, _) => {
-            let before = last.refaults.saturating_sub(last.refaults_anon);
-            per_sec(before, memory.refault_file, passed)
-        }
+        (false, _) => refaults_per_sec(look, last),
     }
 }
 
-/// Page cache on the inactive list, and beyond memory, that is missed when it is not there: what is needed of it, and all.
-pub(crate) fn needed(look: &Look<'_>, last: &Estimate, activated_per_sec: u64) -> (Bytes, Bytes) {
-    let memory = look.memory;
+/// Pages of page cache that come back per second, soon or late.
+fn refaults_per_sec(look: &Look<'_>, last: &Estimate) -> u64 {
+    let before = last.refaults.saturating_sub(last.refaults_anon);
+    per_sec(before, look.memory.refault_file, look.at.since(last.at))
+}
+
+/// What of page cache is needed, and what there was of it.
+pub(crate) struct Cache {
+    /// On the inactive list, and beyond memory, what is missed when it is not there.
+    pub needed: Bytes,
+    /// The same of one that reads in sequence, too.
+    pub missed: Bytes,
+    /// Page cache that it has, or had before some of it was taken that it misses.
+    pub had: Bytes,
+}
+
+/// What of the page cache is needed of one that has so much in swap `returning`, and could show for so long (`awake`) what it
+/// misses.
+pub(crate) fn look_at(look: &Look<'_>, last: &Estimate, returning: Bytes, awake: Millis) -> Cache {
+    let (memory, activated_per_sec) = (look.memory, coming_back(look, last));
     let within = |secs: u64| Bytes(activated_per_sec.saturating_mul(Bytes::PAGE.0 * secs));
     let missed = within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS));
     let promise = look.promise.unwrap_or_default();
-    let beside = |due: Bytes| due - memory.working_set();
-    let needed = match is_scan(&last.seen.io, &look.seen.io) {
-        true => missed.min(beside(last.basis.max(promise))),
-        false => missed,
-    };
+    let beside = |due: Bytes| due - memory.working_set() - returning;
+    let is_scan = is_scan(&last.seen.io, &look.seen.io);
+    let needed = if is_scan { missed.min(beside(last.basis.max(promise))) } else { missed };
+    let late = refaults_per_sec(look, last);
+    let forgetting = if late < MISSED { awake } else { Millis(0) };
+    let had = had(memory.page_cache(), last.had_cache, is_scan, forgetting);
     // Whoever misses some of what it was promised is not asked how much more of it.
-    let kept =
-        if activated_per_sec > 0 { memory.inactive_file.min(beside(promise)) } else { Bytes::ZERO };
-    (needed.max(kept), missed)
+    let kept = match activated_per_sec > 0 {
+        _ if !is_scan && is_taken(memory.page_cache(), had, late) => had - memory.active_file,
+        true => memory.inactive_file,
+        false => Bytes::ZERO,
+    };
+    Cache { needed: needed.max(kept.min(beside(promise))), missed, had }
+}
+
+/// A file that is read from end to end once is nothing that one has.
+fn had(has: Bytes, before: Bytes, is_scan: bool, forgetting: Millis) -> Bytes {
+    let remembered = toward(before, has, forgetting, HAD_HALF_LIFE);
+    if is_scan { remembered.min(before) } else { remembered.max(has) }
+}
+
+/// Whether a noticeable part of what it had is away and coming back, soon or late: what was taken long ago is of no working
+/// set to the kernel when it comes back; and it comes page by page, so that what is there says little of what there was.
+fn is_taken(has: Bytes, had: Bytes, refaults_per_sec: u64) -> bool {
+    let away = had - has;
+    let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
+    let is_missed = refaults_per_sec >= MISSED && wanted.saturating_mul(IN_USE) >= away.0;
+    away > Bytes(had.0 / NOTICEABLE) && is_missed
 }
 
 /// Requests of at least this size in the mean are read ahead of who reads in sequence (16 KiB is the least that

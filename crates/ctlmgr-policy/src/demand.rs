@@ -14,7 +14,7 @@
 //! kernel counts it as of the working set (`workingset_activate_file`; where the kernel does not count that, all that comes
 //! back counts, see [`crate::cache`]). The rate of that says how much
 //! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
-//! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it holds within its promise. MGLRU calls everything
+//! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it has, or had, within its promise. MGLRU calls everything
 //! that comes back a part of the working set, a file that is read from end to end again and again included, of which a part
 //! is worth nothing; so what is read in sequence counts up to the basis or the promise only. Rises count at once, falls decay, so that a short dip does not
 //! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
@@ -62,9 +62,9 @@ use crate::waiting::Waiting;
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
 /// So many pages that come back per second are missed, and no trifle (64 KiB).
-const MISSED: u64 = 16;
+pub(crate) const MISSED: u64 = 16;
 /// Where one part in so many of what is in swap would be back within [`RETURN_HORIZON_SECS`], it is in use.
-const IN_USE: u64 = 8;
+pub(crate) const IN_USE: u64 = 8;
 /// However much it waits, need fades in this part less of the time at most.
 const MOST_WAITED: f64 = 0.9;
 /// Half of what is no longer used and not protected either is no claim after so long: a fifth is left after 10 s, in
@@ -89,6 +89,9 @@ pub(crate) struct Estimate {
     /// Page cache of the working set that came back; `None` from before that was counted.
     #[serde(default)]
     pub activated: Option<u64>,
+    /// Page cache that it has, or had before some was taken ([`crate::cache`]).
+    #[serde(default)]
+    pub had_cache: Bytes,
     pub refaults_per_sec: u64,
     pub seen: Activity,
     pub doing: Doing,
@@ -169,23 +172,22 @@ pub(crate) fn estimate(
         _ => (per_sec(last.refaults, refaults, passed), doing(&last.seen, &seen, passed)),
     };
     let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
-    let (cache, missed) = cache::needed(look, &last, cache::coming_back(look, &last));
-    let returning = returning(look, anon_rate);
-    let need = |cache: Bytes| capped(memory.working_set() + returning + cache, memory.max);
-    let (now, all) = (need(cache), need(cache.max(missed)));
     let counted = time_waited(&last, memory, &seen, passed);
     let toll = last.toll.next(passed, memory, counted);
     let uncounted = prices.fault.map_or(0.0, |cost| toll.uncounted(cost));
     let waited = counted.map(|waited| (waited.each + uncounted).min(1.0));
     let awake = not_waited(passed, waited);
+    let returning = returning(look, anon_rate);
+    let cache = cache::look_at(look, &last, returning, awake);
+    let need = |cache: Bytes| capped(memory.working_set() + returning + cache, memory.max);
+    let (now, all) = (need(cache.needed), need(cache.needed.max(cache.missed)));
     let kept = settings.demand_half_life;
     let half_life = if look.is_kept { kept } else { kept.min(UNKEPT_HALF_LIFE) };
-    let faded = toward(last.demand, now, awake, half_life);
-    let demand = capped(now.max(faded), memory.max);
+    let demand = capped(now.max(toward(last.demand, now, awake, half_life)), memory.max);
     // Who reads in sequence does not need all of that, but earns by it like others.
     let earned = demand.max(all);
     let earned_in = if earned > last.basis { passed } else { awake };
-    let missing = missing(memory, last.demand, cache);
+    let missing = missing(memory, last.demand, cache.needed);
     let says = Says::of(missing, (last.demand, demand));
     let running = Running::between(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, running, waited, says);
@@ -200,6 +202,7 @@ pub(crate) fn estimate(
         refaults,
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
+        had_cache: cache.had,
         refaults_per_sec: rate,
         seen,
         doing,
@@ -239,6 +242,7 @@ fn first(look: &Look<'_>) -> Estimate {
         refaults: memory.refault_anon + memory.refault_file,
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
+        had_cache: memory.page_cache(),
         refaults_per_sec: 0,
         seen,
         doing: Doing { is_frozen: seen.is_frozen, ..Doing::default() },
@@ -688,6 +692,33 @@ mod tests {
         assert_eq!(demand(0, 300), Bytes::mib(20), "what nobody misses is lent out");
         assert_eq!(demand(5, 300), Bytes::mib(300));
         assert!(demand(5, 100) >= Bytes::mib(100) && demand(5, 100) < Bytes::mib(110));
+    }
+
+    /// Seen on a host without swap: all of 400 MiB but 24 was gone in two seconds, and need went with it.
+    #[test]
+    fn page_cache_within_a_promise_that_is_taken_and_missed_stays_need() {
+        let demand = |refaults: u64, promise: u64| {
+            let memory = |second: u64| MemorySample {
+                inactive_file: Bytes::mib(if second < 30 { 400 } else { 24 }),
+                refault_file: second.saturating_sub(30) * refaults,
+                ..sample(Bytes::mib(20))
+            };
+            let mut last = None;
+            for second in 0..600 {
+                let (seen, prices) = (Activity::default(), Prices::default());
+                let (promise, memory) = (Some(Bytes::mib(promise)), memory(second));
+                let look = Look { prices, promise, ..plain(Millis(second * 1000), &memory, seen) };
+                last = Some(super::estimate(&settings(), last, &look));
+            }
+            last.unwrap().demand
+        };
+        let is_about =
+            |amount: Bytes, mib| (Bytes::mib(mib - 10)..=Bytes::mib(mib)).contains(&amount);
+        assert!(is_about(demand(1500, 420), 420));
+        assert!(is_about(demand(1500, 300), 300), "no more than was promised");
+        assert!(is_about(demand(1500, 800), 420), "nor than it had");
+        assert!(demand(3, 420) < Bytes::mib(25), "what it does not miss it does not need");
+        assert!(demand(30, 420) < Bytes::mib(90), "nor all for the sake of a few pages");
     }
 
     #[test]

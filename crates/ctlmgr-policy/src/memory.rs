@@ -920,6 +920,32 @@ mod tests {
         assert_eq!(plan.steps.iter().find_map(set), Some(M(800)));
     }
 
+    /// The file is written before its keeper answers, and the journal after that.
+    #[test]
+    fn what_an_undo_put_back_before_it_was_cut_short_is_no_other_writers() {
+        let snapshot = pair(M(700), M(800));
+        let group = &snapshot.workloads[0].group;
+        let saved = ctlmgr_model::Saved {
+            path: group.path.clone(),
+            id: group.id,
+            knob: Knob::MemoryLow,
+            prior: group.memory.low.into(),
+            ours: M(200).into(),
+            before: M(200).into(),
+            told: None,
+            asked: Some(M(300).into()),
+            had_setting: false,
+        };
+        let mut state = State::default();
+        state.adopt(&saved);
+        let id = group.id;
+        let (plan, state) = decide(&without_throttle(), state, &snapshot);
+        let is_it =
+            |s: &&Step| matches!(s.action, Action::Set { knob: Knob::MemoryLow, .. }) && s.id == id;
+        assert!(plan.steps.iter().any(|s| is_it(&s)), "{:?}", plan.steps);
+        assert_eq!(state.overrides(), 0, "{:?}", plan.complaints);
+    }
+
     #[test]
     fn who_is_not_told_of_loses_nothing() {
         let mut snapshot = pair(M(700), M(800));

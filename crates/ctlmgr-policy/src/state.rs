@@ -125,7 +125,14 @@ impl State {
             let turns = Turns::default();
             // Whether its keeper was told is not known.
             let is_pending = Knob::PROTECTION.contains(&saved.knob);
-            let written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending };
+            let mut written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending };
+            if is_pending {
+                // An undo may have ended before it could say so: what was there before us is no other writer's until its
+                // keeper is told anew.
+                let Saved { told, asked, prior, .. } = &mut written.saved;
+                let free = if asked.is_none() { asked } else { told };
+                free.get_or_insert_with(|| prior.clone());
+            }
             self.written.insert((saved.path.clone(), saved.knob), written);
         }
     }

@@ -28,6 +28,10 @@ const SQUEEZE: &str = "squeeze";
 /// lists, weights alike). The only one in which it was read who waits for processors.
 const SHRINK: &str = "shrink";
 
+/// A service of 500 MiB that was promised that, a fork server, and one that leaks 1500 MiB and goes on using 40 (guest, 6.12
+/// with MGLRU, weights alike).
+const NEEDS: &str = "needs";
+
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.jsonl.gz"))
 }
@@ -103,6 +107,11 @@ fn a_shrink_is_decided_as_recorded() -> Result<()> {
     expect_as_recorded(SHRINK)
 }
 
+#[test]
+fn needs_are_decided_as_recorded() -> Result<()> {
+    expect_as_recorded(NEEDS)
+}
+
 /// The sound plans of a recording, and how often anything was reclaimed.
 fn plans(name: &str) -> Result<(Vec<Plan>, usize)> {
     let (mut settings, mut plans) = (Settings::default(), Vec::new());
@@ -168,6 +177,23 @@ fn a_squeeze_costs_the_one_that_grows() -> Result<()> {
     let most = grown.max_by_key(|v| v.demand).ok_or("it never came")?;
     assert!(most.share.0 < most.demand.0 / 2, "{most:#?}");
     assert!(reclaims > 10, "the recording is of a host under pressure");
+    Ok(())
+}
+
+/// The leak gives nearly all that is given, and earns hardly anything; what forked processes share counts once.
+#[test]
+fn a_leak_costs_who_was_promised_nothing_and_forks_count_once() -> Result<()> {
+    let (plans, reclaims) = plans(NEEDS)?;
+    for plan in &plans {
+        let [web, fork] = ["web", "fork"].map(|name| verdict(plan, name));
+        let (web, fork) = (web?, fork?);
+        assert!(web.share.0 * 100 >= web.demand.0 * 99, "{web:#?}");
+        assert!(fork.demand < Bytes::mib(75), "{fork:#?}");
+    }
+    let last = verdict(plans.last().ok_or("no plan")?, "leak")?;
+    assert!(last.demand > Bytes::mib(1000) && last.share < last.demand, "{last:#?}");
+    assert!(last.basis < Bytes::mib(150), "{last:#?}");
+    assert!(reclaims > 3, "the recording is of a host under pressure");
     Ok(())
 }
 

@@ -62,6 +62,7 @@ impl World {
         up.windows(2).filter(|w| w[0] != w[1]).count()
     }
 
+    /// memory.low; memory.min follows what is held, and who was squeezed faults its pages back one by one.
     fn protections(&self) -> impl Iterator<Item = (&CgroupPath, &Vec<(u64, u64)>)> {
         let of_low = self.written.iter().filter(|((_, knob), _)| *knob == Knob::MemoryLow);
         of_low.map(|((path, _), series)| (path, series))

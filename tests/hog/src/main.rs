@@ -28,7 +28,10 @@ struct Arguments {
     /// Size of the set, in MiB.
     #[arg(long)]
     size: u64,
-    /// Touches per second and MiB of the set.
+    /// Touch only the first so many MiB of the set; the rest is written once, as what leaks is. 0 leaves none out.
+    #[arg(long, default_value_t = 0)]
+    live: u64,
+    /// Touches per second and MiB of what is touched.
     #[arg(long, default_value_t = 10)]
     rate: u64,
     /// Threads; the set and the rate are divided among them.
@@ -78,6 +81,10 @@ fn main() -> Result<()> {
     let plan = Plan {
         first_mib: arguments.first.div_ceil(arguments.threads.max(1)),
         file: arguments.file.clone(),
+        live_mib: match arguments.live {
+            0 => u64::MAX,
+            mib => mib.div_ceil(arguments.threads.max(1)),
+        },
         size_mib: arguments.size.div_ceil(arguments.threads.max(1)),
         touches_per_mib: arguments.rate,
         steps: arguments.steps.max(1),
@@ -121,7 +128,8 @@ fn report(arguments: &Arguments, plan: &Plan, shared: &Mutex<Histogram>) -> Resu
         let passed = last.elapsed().as_secs_f64();
         last = Instant::now();
         let set_mib = plan.wanted_mib(last) * arguments.threads;
-        let wanted = plan.touches_per_mib as f64 * set_mib as f64 * passed;
+        let live_mib = plan.live_mib(plan.wanted_mib(last)) * arguments.threads;
+        let wanted = plan.touches_per_mib as f64 * live_mib as f64 * passed;
         let (resident_mib, swapped_mib) = memory_mib();
         let report = Report {
             second,

@@ -23,6 +23,8 @@ pub struct Plan {
     /// Size before the first step, and after the last one.
     pub first_mib: u64,
     pub size_mib: u64,
+    /// So much of the set is touched at most.
+    pub live_mib: u64,
     pub touches_per_mib: u64,
     pub steps: u32,
     pub step: Duration,
@@ -41,6 +43,11 @@ impl Plan {
         };
         let grown = self.size_mib.saturating_sub(self.first_mib);
         self.first_mib + grown * step.min(u64::from(self.steps)) / u64::from(self.steps)
+    }
+
+    /// What is touched of a set of so many MiB.
+    pub fn live_mib(&self, mib: u64) -> u64 {
+        mib.min(self.live_mib)
     }
 }
 
@@ -130,9 +137,10 @@ pub fn run(plan: &Plan, thread: u64, shared: &Mutex<Histogram>, stop: &AtomicBoo
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
         set.grow(plan.wanted_mib(now), &mut random)?;
-        owed += (plan.touches_per_mib * set.mib()) as f64 * BATCH.as_secs_f64();
-        let deadline = Instant::now() + BATCH;
-        let batch = touch(&mut set, &mut owed, deadline, &mut random)?;
+        let live_mib = plan.live_mib(set.mib());
+        owed += (plan.touches_per_mib * live_mib) as f64 * BATCH.as_secs_f64();
+        let pages = live_mib * PAGES_PER_MIB;
+        let batch = touch(&mut set, pages, &mut owed, &mut random)?;
         shared.lock().unwrap_or_else(|e| e.into_inner()).merge(&batch);
         next += BATCH;
         let now = Instant::now();
@@ -145,14 +153,9 @@ pub fn run(plan: &Plan, thread: u64, shared: &Mutex<Histogram>, stop: &AtomicBoo
     Ok(())
 }
 
-fn touch(
-    set: &mut Set,
-    owed: &mut f64,
-    deadline: Instant,
-    random: &mut Random,
-) -> Result<Histogram> {
+fn touch(set: &mut Set, pages: u64, owed: &mut f64, random: &mut Random) -> Result<Histogram> {
+    let deadline = Instant::now() + BATCH;
     let mut histogram = Histogram::default();
-    let pages = set.mib() * PAGES_PER_MIB;
     while *owed >= 1.0 && pages > 0 {
         let page = random.next() % pages;
         let before = Instant::now();

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, ensure};
 use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, json, knob, sh, status};
+use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
@@ -40,6 +41,30 @@ fn another_writers_value_stays_and_is_named_or_is_written_over() -> Result<()> {
     Ok(())
 }
 
+/// What a label says wrongly has no effect and is named, and nothing worse.
+#[test]
+fn labels_that_cannot_be_meant_are_named() -> Result<()> {
+    let ctlmgr = Ctlmgr::start("act")?;
+    let odd = Container::start(
+        "odd",
+        40,
+        "--memory 200m --label ctlmgr.wieght=400 --label ctlmgr.class=hgih --label ctlmgr.memory.promise=300m",
+    )?;
+    ctlmgr.wait_protected(&odd)?;
+    let verdict = ctlmgr.verdict("odd")?;
+    assert_eq!(verdict["weight"], 100, "{verdict}");
+    let said = sh("ctlmgr status")?;
+    for words in [
+        "label ctlmgr.wieght ignored: unknown; did you mean ctlmgr.weight?",
+        "no such class",
+        "but its share ends at its own limit of 200 MiB",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    drop(odd);
+    ctlmgr.stop_and_expect_pristine()
+}
+
 #[test]
 fn what_if_top_record_and_replay_need_no_acting() -> Result<()> {
     let web_container = Container::start("web", 64, "--memory-reservation 64m")?;
@@ -53,6 +78,12 @@ fn what_if_top_record_and_replay_need_no_acting() -> Result<()> {
     let web = of("web").unwrap_or_default();
     assert!(web["after_bytes"].as_u64() < web["before_bytes"].as_u64(), "{compared}");
     assert!(of("1G@low").is_some_and(|s| s["weight"] == 25), "{compared}");
+    let heavier = json("ctlmgr what-if --weight web=400 --capacity 100M --add 1G@low --json")?;
+    let share = |of: &Value| -> Option<u64> {
+        of["shares"].as_array()?.iter().find(|s| s["name"] == "web")?["after_bytes"].as_u64()
+    };
+    assert!(share(&compared).is_some() && share(&heavier) > share(&compared), "{heavier}");
+    assert_eq!(ctlmgr.verdict("web")?["weight"], 100, "it was only asked");
     let (code, text) = status("ctlmgr what-if --weight nobody=5")?;
     assert_eq!(code, 2);
     assert!(text.contains("no workload `nobody`"), "{text}");
