@@ -8,20 +8,22 @@
 //! almost regardless of it. memory.reclaim on a slice takes from its children above their
 //! memory.low; memory.high slows growth down; memory.min always holds; who is frozen touches nothing. The disk
 //! serves so many faults a second; beyond that all wait longer. Page cache of what is read once and never again goes first,
-//! and where swap is full nothing else can be taken.
+//! and where swap is full nothing else can be taken. A set may be files that are read at random: it needs no room in swap, and a
+//! page of it that comes back is said to be of the working set if no more is away than is there (refault distance).
 //!
 //! # What it does not
-//! Processors that are short: they are said to be busy, and nobody waits for one. Slab, page cache that is read again, nested slices, kills for want of memory (who wants more
+//! Processors that are short: they are said to be busy, and nobody waits for one. Slab, page cache on the active list, nested slices, kills for want of memory (who wants more
 //! than there is waits), and MGLRU's habit of taking from one
 //! cgroup after the other. It shows whether a controller settles, not how fast a disk is.
 
 use std::collections::BTreeMap;
 
+use crate::seen::{SLICE, group, id, memory, workload};
 use crate::set::{FAULT_SECS, Set, take, take_alike};
 use ctlmgr_model::{
-    Action, Activity, Bytes, CgroupId, CgroupPath, ContainerFacts, Group, HostSample, Io, Knob,
-    Limit, LruFlavour, MemorySample, Millis, Oomd, Outcome, Percent, Plan, Pressure, PressureLine,
-    Snapshot, Source, Step, Watched, Workload, WorkloadName,
+    Action, Activity, Bytes, CgroupId, CgroupPath, Group, HostSample, Knob, LruFlavour,
+    MemorySample, Millis, Oomd, Outcome, Percent, Plan, Pressure, PressureLine, Snapshot, Step,
+    Watched,
 };
 
 /// What becomes of a step if all goes well.
@@ -74,7 +76,6 @@ pub struct Kernel {
     pub busy: f64,
 }
 
-const SLICE: &str = "ctlmgr.slice";
 /// In so many turns the sets touch their memory each second, at least.
 const TURNS: usize = 32;
 
@@ -252,7 +253,10 @@ impl Kernel {
     /// What the sensors would see.
     pub fn snapshot(&self) -> Snapshot {
         let numbered = || self.sets.iter().enumerate();
-        let managed: Bytes = self.sets.iter().filter(|s| s.managed).map(|s| s.resident).sum();
+        let managed_of = |what: fn(&Set) -> Bytes| -> Bytes {
+            self.sets.iter().filter(|s| s.managed).map(what).sum()
+        };
+        let managed = managed_of(|s| s.resident);
         Snapshot {
             at: self.now,
             host: self.host(),
@@ -268,7 +272,7 @@ impl Kernel {
                 memory: MemorySample {
                     low: self.slice_low,
                     min: self.slice_min,
-                    inactive_file: self.sets.iter().filter(|s| s.managed).map(|s| s.cache).sum(),
+                    inactive_file: managed_of(Set::page_cache),
                     ..memory(managed)
                 },
                 activity: Activity::default(),
@@ -292,7 +296,7 @@ impl Kernel {
     }
 
     fn cache(&self) -> Bytes {
-        self.sets.iter().map(|s| s.cache).sum()
+        self.sets.iter().map(Set::page_cache).sum()
     }
 
     fn host(&self) -> HostSample {
@@ -335,63 +339,4 @@ impl Kernel {
         };
         Pressure { some: line(|p| p.some), full: line(|p| p.full) }
     }
-}
-
-fn id(index: usize) -> CgroupId {
-    CgroupId(index as u64 + 100)
-}
-
-fn workload(index: usize, set: &Set) -> Workload {
-    let container = format!("{index:064x}");
-    let label = match &set.class {
-        Some(class) => ("ctlmgr.class".to_owned(), class.clone()),
-        None => ("ctlmgr.weight".to_owned(), set.weight.to_string()),
-    };
-    let facts = ContainerFacts {
-        id: container.clone(),
-        name: Some(set.name.clone()),
-        labels: [label].into_iter().collect(),
-        reservation: set.promise,
-        ..ContainerFacts::default()
-    };
-    Workload {
-        name: WorkloadName(set.name.clone()),
-        source: Source::Container(facts),
-        group: group(&format!("{SLICE}/docker-{container}.scope"), id(index), set),
-    }
-}
-
-fn group(path: &str, id: CgroupId, set: &Set) -> Group {
-    let memory = MemorySample {
-        low: set.low,
-        min: set.min,
-        swap: set.in_swap(),
-        refault_anon: set.refaults,
-        stolen: Some(set.stolen),
-        high: if set.high.0 == u64::MAX { Limit::Max } else { Limit::Bytes(set.high) },
-        pressure: Some(set.pressure()),
-        inactive_file: set.cache,
-        current: set.resident,
-        ..memory(set.resident - set.cache)
-    };
-    let (is_frozen, is_to_freeze) = (set.stands_still(), set.is_frozen);
-    // Nobody waits for a processor here.
-    let (cpu_wait_usec, cpu_wait_full_usec) = (Some(0), Some(0));
-    let (read, reads) = (set.scanned, set.scanned.0 >> 17);
-    let io = Io { cpu_usec: set.cpu_usec, read, reads, ..Io::default() };
-    let (is_populated, rest) = (true, Activity::default());
-    let activity = Activity {
-        io,
-        is_populated,
-        is_frozen,
-        is_to_freeze,
-        cpu_wait_usec,
-        cpu_wait_full_usec,
-        ..rest
-    };
-    Group { path: CgroupPath::new(path), id, memory, activity }
-}
-
-fn memory(anon: Bytes) -> MemorySample {
-    MemorySample { current: anon, anon, ..MemorySample::default() }
 }

@@ -1,6 +1,7 @@
 //! Fakes and a simulated kernel, for tests only.
 
 mod kernel;
+mod seen;
 mod set;
 mod tree;
 

@@ -43,6 +43,8 @@ pub struct Set {
     pub cache: Bytes,
     /// How much it reads so in a second.
     pub scan_per_sec: Bytes,
+    /// Whether its set is page cache, of files that it reads at random by file descriptor.
+    pub is_files: bool,
     /// What it has read so.
     pub(crate) scanned: Bytes,
     /// Class, as a label in place of the weight's.
@@ -54,6 +56,8 @@ pub struct Set {
     pub(crate) low: Bytes,
     pub(crate) min: Bytes,
     pub(crate) refaults: u64,
+    /// Those of them that the kernel took to be of the working set.
+    pub(crate) activated: u64,
     /// Pages that global reclaim took.
     pub(crate) stolen: u64,
     /// Part of the set, and of what is never touched, that is in swap; and what of the set comes
@@ -86,6 +90,7 @@ impl Set {
             unused: Bytes::ZERO,
             cache: Bytes::ZERO,
             scan_per_sec: Bytes::ZERO,
+            is_files: false,
             scanned: Bytes::ZERO,
             class: None,
             is_frozen: false,
@@ -93,6 +98,7 @@ impl Set {
             low: Bytes::ZERO,
             min: Bytes::ZERO,
             refaults: 0,
+            activated: 0,
             stolen: 0,
             swapped: Bytes::ZERO,
             swapped_unused: Bytes::ZERO,
@@ -132,6 +138,12 @@ impl Set {
         Set { unused, resident: self.resident + unused, ..self }
     }
 
+    /// The same, with files for a set.
+    #[must_use]
+    pub fn of_files(self) -> Set {
+        Set { is_files: true, ..self }
+    }
+
     /// The same, reading so much in a second from a disk that is never read again.
     #[must_use]
     pub fn scanning(self, scan_per_sec: Bytes) -> Set {
@@ -158,7 +170,7 @@ impl Set {
         (self.cache, self.resident) = (self.cache - amount, self.resident - amount);
     }
 
-    /// Loses anonymous memory to swap, what is never touched first.
+    /// Loses anonymous memory to swap, or page cache of its files; what is never touched first.
     pub(crate) fn lose(&mut self, amount: Bytes) {
         let unused = amount.min(self.unused);
         self.unused = self.unused - unused;
@@ -173,13 +185,22 @@ impl Set {
         self.swapped = self.swapped - back;
         let faults = back.0 / Bytes::PAGE.0;
         self.refaults += faults;
+        // As many others came in meanwhile as are away (refault distance), which is soon if there is room for them.
+        if self.swapped <= self.resident {
+            self.activated += faults;
+        }
         self.cpu_usec += faults * FAULT_CPU_USEC;
         self.resident = self.resident + amount;
     }
 
     /// What it has in swap.
     pub(crate) fn in_swap(&self) -> Bytes {
-        self.swapped_unused + self.swapped
+        if self.is_files { Bytes::ZERO } else { self.swapped_unused + self.swapped }
+    }
+
+    /// Its page cache.
+    pub(crate) fn page_cache(&self) -> Bytes {
+        if self.is_files { self.resident } else { self.cache }
     }
 
     /// Writes one of its knobs, as a plan or another writer does.
@@ -290,7 +311,10 @@ pub(crate) fn take(
     protected: impl Fn(&Set) -> Bytes,
 ) -> Bytes {
     let dropped = take_cache(sets, amount, &protected);
-    dropped + swap_out(sets, (amount - dropped).min(swap_left), protected)
+    let taken = dropped + take_oldest(sets, (amount - dropped).min(swap_left), &protected);
+    // Files need no room in swap.
+    let hard = |s: &Set| if s.is_files { protected(s) } else { s.resident };
+    taken + take_oldest(sets, amount - taken, hard)
 }
 
 /// Of each in proportion to what it holds, whatever that is: page cache of its own first.
@@ -307,10 +331,12 @@ pub(crate) fn take_alike(
         let part = u128::from(open.0) * u128::from(amount.0) / u128::from(all.0.max(1));
         let part = Bytes(u64::try_from(part).unwrap_or(u64::MAX));
         let dropped = part.min(set.cache);
-        let swapped = (part - dropped).min(swap_left);
+        let room = if set.is_files { Bytes(u64::MAX) } else { swap_left };
+        let lost = (part - dropped).min(room);
         set.drop_cache(dropped);
-        set.lose(swapped);
-        (taken, swap_left) = (taken + dropped + swapped, swap_left - swapped);
+        set.lose(lost);
+        let swapped = if set.is_files { Bytes::ZERO } else { lost };
+        (taken, swap_left) = (taken + dropped + lost, swap_left - swapped);
     }
     taken
 }
@@ -333,7 +359,7 @@ fn take_cache(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes
 ///
 /// In a set that is touched evenly, `heat` times per page and second, e^(−heat · t) of the pages
 /// have not been touched for t seconds. The reclaimer goes down to the age at which there is enough.
-fn swap_out(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
+fn take_oldest(sets: &mut [Set], amount: Bytes, protected: impl Fn(&Set) -> Bytes) -> Bytes {
     let open = |s: &Set| (s.resident - protected(s)).min(s.resident - s.cache);
     let amount = amount.min(sets.iter().map(&open).sum());
     let older_than = |age: f64, s: &Set| s.older_than(age).min(open(s));

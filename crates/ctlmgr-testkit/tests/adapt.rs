@@ -68,9 +68,10 @@ impl World {
         of_low.map(|((path, _), series)| (path, series))
     }
 
-    /// Fails if a knob turned round more than twice.
-    fn expect_few_turns(&self) -> Result<(), String> {
-        let swings = self.written.iter().find(|(_, series)| World::turns(series) > 2);
+    /// Fails if a knob of these turned round more than twice.
+    fn expect_few_turns(&self, is_meant: fn(Knob) -> bool) -> Result<(), String> {
+        let mut meant = self.written.iter().filter(|((_, knob), _)| is_meant(*knob));
+        let swings = meant.find(|(_, series)| World::turns(series) > 2);
         swings.map_or(Ok(()), |((path, knob), series)| {
             Err(format!("{knob} of {path} swings: {series:?}"))
         })
@@ -78,7 +79,7 @@ impl World {
 
     /// Fails if a knob turned round more than twice, or a protection still moved after ten seconds.
     fn expect_settled(&self, changed_at: u64) -> Result<(), String> {
-        self.expect_few_turns()?;
+        self.expect_few_turns(|_| true)?;
         for (path, series) in self.protections() {
             let then = series.iter().rfind(|(at, _)| *at <= changed_at + 10);
             let (Some((_, then)), Some((_, end))) = (then, series.last()) else { continue };
@@ -180,25 +181,31 @@ fn two_thousand_containers_stay_within_the_machine() {
 #[test]
 fn a_shrinking_machine_does_not_make_a_small_share_swing() {
     let sizes = [(347, 612), (354, 104), (246, 168), (415, 726), (241, 822), (369, 147)];
-    expect_few_turns(&sizes, 56).unwrap();
+    shrunk(&sizes.map(anonymous), 56).expect_few_turns(|_| true).unwrap();
 }
 
 /// Found by the property below, when slices were covered closely: what covers a sum swung though its parts did not.
 #[test]
 fn what_covers_shares_that_settle_does_not_swing() {
-    expect_few_turns(&[(143, 184), (372, 188), (149, 577), (383, 888)], 53).unwrap();
+    let sizes = [(143, 184), (372, 188), (149, 577), (383, 888)];
+    shrunk(&sizes.map(anonymous), 53).expect_few_turns(|_| true).unwrap();
 }
 
-/// Takes memory away until `part_pct` of it is left, and fails if a protection turns round more than twice.
-fn expect_few_turns(sizes: &[(u64, u16)], part_pct: u64) -> Result<(), String> {
-    let set = |(i, (size, weight)): (usize, &(u64, u16))| {
-        Set::managed(&format!("w{i}"), mib(*size), Some(mib(*size)), *weight)
+fn anonymous((size, weight): (u64, u16)) -> (u64, u16, bool) {
+    (size, weight, false)
+}
+
+/// A minute after memory was taken away until `part_pct` of it was left.
+fn shrunk(sizes: &[(u64, u16, bool)], part_pct: u64) -> World {
+    let set = |(i, (size, weight, is_files)): (usize, &(u64, u16, bool))| {
+        let set = Set::managed(&format!("w{i}"), mib(*size), Some(mib(*size)), *weight);
+        if *is_files { set.of_files() } else { set }
     };
     let sets = sizes.iter().enumerate().map(set).collect();
-    let total = sizes.iter().map(|(size, _)| size).sum::<u64>() + 300;
+    let total = sizes.iter().map(|(size, ..)| size).sum::<u64>() + 300;
     let mut world = World::new(Kernel::new(mib(total), Lru::Classic, sets));
     world.change(|kernel| kernel.total = mib(total * part_pct / 100));
-    world.expect_few_turns()
+    world
 }
 
 proptest! {
@@ -209,7 +216,18 @@ proptest! {
     fn no_protection_swings(
         sizes in proptest::collection::vec((50u64..600, 10u16..1000), 2..7), part in 50u64..95
     ) {
-        let few = expect_few_turns(&sizes, part);
+        let sizes: Vec<_> = sizes.into_iter().map(anonymous).collect();
+        let few = shrunk(&sizes, part).expect_few_turns(|_| true);
+        prop_assert!(few.is_ok(), "{few:?}");
+    }
+
+    /// Nor where some live by page cache. It is lent out until some of it is missed, and a limit follows what is held.
+    #[test]
+    fn no_protection_of_page_cache_swings(
+        sizes in proptest::collection::vec((50u64..600, 10u16..1000, any::<bool>()), 2..7),
+        part in 50u64..95,
+    ) {
+        let few = shrunk(&sizes, part).expect_few_turns(|knob| Knob::PROTECTION.contains(&knob));
         prop_assert!(few.is_ok(), "{few:?}");
     }
 }

@@ -98,6 +98,28 @@ fn several_scans_at_once_are_held_and_none_by_turns() {
     }
 }
 
+/// A service that lives by files, promised what they are, beside one that grows without a promise, with swap and without: it
+/// does not lose its claim with what was taken from it.
+#[test]
+fn who_was_promised_its_page_cache_has_it_back() {
+    for (lru, swap) in [(Lru::Mglru, 2000), (Lru::Classic, 2000), (Lru::Mglru, 100)] {
+        let grown = if swap > 1000 { 1600 } else { 1350 };
+        let sets =
+            vec![promised("web", 400).of_files(), Set::managed("hog", mib(grown), None, 100)];
+        let mut kernel = Kernel { swap: Some(mib(swap)), ..Kernel::new(mib(1970), lru, sets) };
+        kernel.sets[1].wanted = mib(1000);
+        run(&mut kernel, 30, |_, _| ());
+        kernel.sets[1].wanted = mib(grown);
+        let mut needs = Vec::new();
+        run(&mut kernel, 240, |_, plan| {
+            let web = plan.verdicts.iter().find(|v| v.name.0 == "web");
+            needs.extend(web.map(|v| v.demand));
+        });
+        let seen = format!("{lru:?} {swap} {:?} need {:?}", kernel.sets[0], needs.last());
+        assert!(kernel.sets[0].resident_part() > 0.9, "{seen}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
