@@ -56,7 +56,7 @@ pub(crate) struct Cache {
 
 /// What of the page cache is needed of one that has so much in swap `returning`, and could show for so long (`awake`) what it
 /// misses.
-pub(crate) fn look_at(look: &Look<'_>, last: &Estimate, returning: Bytes, awake: Millis) -> Cache {
+pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake: Millis) -> Cache {
     let (memory, activated_per_sec) = (look.memory, coming_back(look, last));
     let within = |secs: u64| Bytes(activated_per_sec.saturating_mul(Bytes::PAGE.0 * secs));
     let missed = within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS));
@@ -68,10 +68,12 @@ pub(crate) fn look_at(look: &Look<'_>, last: &Estimate, returning: Bytes, awake:
     let forgetting = if late < MISSED { awake } else { Millis(0) };
     let had = had(memory.page_cache(), last.had_cache, is_scan, forgetting);
     // Whoever misses some of what it was promised is not asked how much more of it.
-    let kept = match activated_per_sec > 0 {
-        _ if !is_scan && is_taken(memory.page_cache(), had, late) => had - memory.active_file,
-        true => memory.inactive_file,
-        false => Bytes::ZERO,
+    let kept = if !is_scan && is_taken(memory.page_cache(), had, late) {
+        had - memory.active_file
+    } else if activated_per_sec > 0 {
+        memory.inactive_file
+    } else {
+        Bytes::ZERO
     };
     Cache { needed: needed.max(kept.min(beside(promise))), missed, had }
 }

@@ -178,7 +178,7 @@ pub(crate) fn estimate(
     let waited = counted.map(|waited| (waited.each + uncounted).min(1.0));
     let awake = not_waited(passed, waited);
     let returning = returning(look, anon_rate);
-    let cache = cache::look_at(look, &last, returning, awake);
+    let cache = cache::estimate(look, &last, returning, awake);
     let need = |cache: Bytes| capped(memory.working_set() + returning + cache, memory.max);
     let (now, all) = (need(cache.needed), need(cache.needed.max(cache.missed)));
     let kept = settings.demand_half_life;

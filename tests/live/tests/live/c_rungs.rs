@@ -1,14 +1,9 @@
 //! The upper rungs: freezing and stopping, by class and with leave.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::AsFd;
-
 use anyhow::{Context, Result, bail, ensure};
 use ctlmgr_act::Stopper;
 use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, knob, sh};
 use ctlmgr_model::{Millis, Outcome, Stoppable};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// A heavy service and an idle class that never rests, on too little memory.
 struct Scene {
@@ -43,11 +38,14 @@ impl Scene {
 
 #[test]
 fn an_idle_class_stands_still_until_its_user_wants_something_of_it() -> Result<()> {
-    // With the rungs below web would hardly go short.
-    let scene = Scene::start("freeze = [\"idle\"]\\nthrottle = false\\nharden = false")?;
+    let scene = Scene::start("freeze = [\"idle\"]\\nthrottle = false")?;
+    // How much batch takes from web, and for how long, differs; with this web goes short every time.
+    let taken_from_web = scene.web.cgroup.join("memory.reclaim");
     eventually("batch stands still, and why says so", || {
         let why = sh("ctlmgr why batch; ctlmgr why web")?;
         if scene.batch.knob("cgroup.freeze")? != 1 {
+            // As much of it as the kernel can get.
+            let _ = std::fs::write(&taken_from_web, "100M");
             bail!("{why}");
         }
         Ok(why.contains("rung     freeze") && why.contains("class idle may be frozen"))
@@ -89,28 +87,6 @@ fn a_container_and_a_unit_are_stopped_in_good_order() -> Result<()> {
     Ok(())
 }
 
-/// What an application listens to (systemd's memory pressure protocol), with the threshold that systemd gives it.
-struct Notification(File);
-
-impl Notification {
-    fn of(container: &Container) -> Result<Notification> {
-        let path = container.cgroup.join("memory.pressure");
-        let mut file = File::options().read(true).write(true).open(path)?;
-        file.write_all(b"some 200000 2000000\0").context("failed to listen to memory.pressure")?;
-        Ok(Notification(file))
-    }
-
-    /// Whether it was notified since it was last asked so.
-    fn has_come(&self) -> Result<bool> {
-        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLPRI)];
-        poll(&mut fds, PollTimeout::ZERO)?;
-        // With its cgroup gone the kernel says both.
-        let is_notified =
-            |e: PollFlags| e.contains(PollFlags::POLLPRI) && !e.contains(PollFlags::POLLERR);
-        Ok(fds[0].revents().is_some_and(is_notified))
-    }
-}
-
 /// Swap is off as long as this lives.
 struct SwapOff;
 
@@ -138,7 +114,7 @@ fn available_mib() -> Result<u64> {
 fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<()> {
     install_hog()?;
     let ctlmgr = Ctlmgr::start("act")?;
-    sh("printf '[memory]\\nkill = [\"idle\"]\\nkill_grace_secs = 5\\n' \
+    sh("printf '[memory]\\nthrottle = false\\nkill = [\"idle\"]\\nkill_grace_secs = 5\\n' \
         >/etc/ctlmgr/config.d/96-rungs.toml; systemctl reload ctlmgr; mkdir -p /var/tmp/rungs")?;
     let since = sh("date +%s")?;
     let swap_off = SwapOff::now()?;
@@ -153,31 +129,26 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
     let batch = Container::run(
         "batch",
         &format!(
-            "--label ctlmgr.class=idle lab-hog /hog --first {} --size {} --steps 120 --step-secs 1 \
+            "--label ctlmgr.class=idle lab-hog /hog --first {} --size {} --steps 80 --step-secs 1 \
              --rate 1 --threads 4",
             available - 90,
-            available + 60
+            available + 10
         ),
     )?;
     let journal = || {
         sh(&format!("journalctl -u ctlmgr --since @{since} -o verbose --no-pager | grep F_REASON"))
     };
-    let notification = Notification::of(&batch)?;
     eventually("memory is nearly used up", || Ok(available_mib()? < 100))?;
     eventually("batch is asked", || Ok(journal()?.contains("asked to give up memory")))
         .with_context(|| sh("ctlmgr status; cat /proc/meminfo").unwrap_or_default())?;
     let state =
         |name: &str, field: &str| sh(&format!("docker inspect -f '{{{{.State.{field}}}}}' {name}"));
-    notification.has_come()?;
-    let mut was_told = false;
-    eventually("batch is stopped", || {
-        was_told |= notification.has_come()?;
-        Ok(state("batch", "Running")? == "false")
-    })
-    .with_context(|| sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default())
-    .with_context(|| journal().unwrap_or_default())?;
+    eventually("batch is stopped", || Ok(state("batch", "Running")? == "false"))
+        .with_context(|| {
+            sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default()
+        })
+        .with_context(|| journal().unwrap_or_default())?;
     ensure!(state("batch", "OOMKilled")? == "false", "the kernel was faster");
-    ensure!(was_told, "its memory.pressure told it: {}", journal()?);
     ensure!(state("web", "Running")? == "true");
     let reasons = journal()?;
     // The request has the same reason, but not at its beginning.
