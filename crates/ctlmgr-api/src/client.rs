@@ -45,12 +45,17 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether no daemon is there to talk to.
+    /// Whether no daemon is there to talk to, or it went before it answered: `systemctl stop ctlmgr`
+    /// returns while the socket still listens, and systemd closes unheard on whoever connects then.
     pub fn is_absent(&self) -> bool {
-        matches!(self, ClientError::Connect { source, .. } if matches!(
-            source.kind(),
-            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
-        ))
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        match self {
+            ClientError::Connect { source, .. } => {
+                matches!(source.kind(), NotFound | ConnectionRefused)
+            }
+            ClientError::Http(error) => is_cut_off(error),
+            _ => false,
+        }
     }
 }
 
@@ -189,12 +194,11 @@ impl Client {
     }
 }
 
-/// Whether the other side has gone in the midst of its answer.
+/// Whether the other side has gone, before its answer or in the midst of it.
 fn is_cut_off(error: &hyper::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     let source = std::error::Error::source(error).and_then(|e| e.downcast_ref::<io::Error>());
-    let is_gone = |e: &io::Error| {
-        matches!(e.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
-    };
+    let is_gone = |e: &io::Error| matches!(e.kind(), UnexpectedEof | ConnectionReset | BrokenPipe);
     error.is_incomplete_message() || source.is_some_and(is_gone)
 }
 
@@ -272,6 +276,41 @@ mod tests {
         Client::new(socket).follow("/v1/queue", take).await.unwrap();
         daemon.await.unwrap();
         assert_eq!(heard, [7]);
+    }
+
+    /// As systemd does with who waits at a socket whose stop is scheduled: taken and closed, read or not.
+    #[tokio::test]
+    async fn a_daemon_that_goes_before_it_answers_is_absent() {
+        for has_read in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("s");
+            let listener = UnixListener::bind(&socket).unwrap();
+            let daemon = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.readable().await.unwrap();
+                if has_read {
+                    assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+                }
+            });
+            let error = Client::new(socket).get::<u32>("/v1/diff").await.unwrap_err();
+            daemon.await.unwrap();
+            assert!(error.is_absent(), "{error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_answers_otherwise_is_not_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("s");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let daemon = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+            stream.write_all(b"no HTTP\r\n\r\n").await.unwrap();
+        });
+        let error = Client::new(socket).get::<u32>("/v1/diff").await.unwrap_err();
+        daemon.await.unwrap();
+        assert!(!error.is_absent(), "{error:?}");
     }
 
     proptest! {
