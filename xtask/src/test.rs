@@ -237,10 +237,17 @@ struct LiveFiles {
     binary: PathBuf,
 }
 
-/// Builds what the guest is given.
+/// Builds what the guest is given, and its image beside that: a machine that has nothing yet takes minutes for either.
 fn live_files() -> Result<LiveFiles> {
+    // One of the two at a time may install programs.
+    fresh::ensure_packager()?;
     fresh::ensure_guest_tools()?;
-    Ok(LiveFiles { kit: lab::kit()?, binary: live_binary()? })
+    std::thread::scope(|scope| {
+        let image = scope.spawn(vm::prepare_image);
+        let files = LiveFiles { kit: lab::kit()?, binary: live_binary()? };
+        let built = image.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        built.map(|()| files)
+    })
 }
 
 /// Runs the live tests in a fresh guest.

@@ -30,6 +30,9 @@ pub enum ClientError {
         /// Why.
         source: io::Error,
     },
+    /// It takes no more requests.
+    #[error("ctlmgrd is stopping")]
+    Stopping,
     /// The daemon said no.
     #[error("{0}")]
     Refused(String),
@@ -45,14 +48,20 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether no daemon is there to talk to, or it went before it answered: `systemctl stop ctlmgr`
-    /// returns while the socket still listens, and systemd closes unheard on whoever connects then.
+    /// Whether no daemon is there to talk to.
     pub fn is_absent(&self) -> bool {
-        use io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, ClientError::Connect { source, .. } if matches!(
+            source.kind(),
+            std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+        ))
+    }
+
+    /// Whether it went before it answered, so that who asks again is answered by the next one or finds nobody. That it
+    /// did nothing is not said. `systemctl stop ctlmgr` returns while the socket still listens, and
+    /// systemd closes unheard on whoever connects then.
+    pub fn is_cut_off(&self) -> bool {
         match self {
-            ClientError::Connect { source, .. } => {
-                matches!(source.kind(), NotFound | ConnectionRefused)
-            }
+            ClientError::Stopping => true,
             ClientError::Http(error) => is_cut_off(error),
             _ => false,
         }
@@ -197,9 +206,13 @@ impl Client {
 /// Whether the other side has gone, before its answer or in the midst of it.
 fn is_cut_off(error: &hyper::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    let source = std::error::Error::source(error).and_then(|e| e.downcast_ref::<io::Error>());
+    let first: &(dyn std::error::Error + 'static) = error;
+    let mut chain = std::iter::successors(Some(first), |e| e.source());
     let is_gone = |e: &io::Error| matches!(e.kind(), UnexpectedEof | ConnectionReset | BrokenPipe);
-    error.is_incomplete_message() || source.is_some_and(is_gone)
+    // Canceled: it closed before anything was sent.
+    error.is_incomplete_message()
+        || error.is_canceled()
+        || chain.any(|e| e.downcast_ref::<io::Error>().is_some_and(is_gone))
 }
 
 /// All that comes.
@@ -210,6 +223,9 @@ async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
 
 /// What the daemon says instead of an answer.
 fn refused(status: StatusCode, body: &[u8]) -> ClientError {
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        return ClientError::Stopping;
+    }
     match serde_json::from_slice::<Refusal>(body) {
         Ok(refusal) => ClientError::Refused(refusal.error),
         Err(_) => ClientError::Exchange(format!("HTTP status {status}")),
@@ -280,26 +296,28 @@ mod tests {
 
     /// As systemd does with who waits at a socket whose stop is scheduled: taken and closed, read or not.
     #[tokio::test]
-    async fn a_daemon_that_goes_before_it_answers_is_absent() {
-        for has_read in [false, true] {
+    async fn a_daemon_that_goes_before_it_answers_cuts_off() {
+        for (is_asked, has_read) in [(false, false), (true, false), (true, true)] {
             let dir = tempfile::tempdir().unwrap();
             let socket = dir.path().join("s");
             let listener = UnixListener::bind(&socket).unwrap();
             let daemon = tokio::spawn(async move {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                stream.readable().await.unwrap();
+                if is_asked {
+                    stream.readable().await.unwrap();
+                }
                 if has_read {
                     assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
                 }
             });
             let error = Client::new(socket).get::<u32>("/v1/diff").await.unwrap_err();
             daemon.await.unwrap();
-            assert!(error.is_absent(), "{error:?}");
+            assert!(error.is_cut_off() && !error.is_absent(), "{is_asked} {has_read}: {error:?}");
         }
     }
 
     #[tokio::test]
-    async fn one_that_answers_otherwise_is_not_absent() {
+    async fn one_that_answers_otherwise_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -310,7 +328,13 @@ mod tests {
         });
         let error = Client::new(socket).get::<u32>("/v1/diff").await.unwrap_err();
         daemon.await.unwrap();
-        assert!(!error.is_absent(), "{error:?}");
+        assert!(!error.is_cut_off(), "{error:?}");
+    }
+
+    #[tokio::test]
+    async fn one_that_takes_no_more_requests_is_going() {
+        let error = refused(StatusCode::SERVICE_UNAVAILABLE, b"{}");
+        assert!(error.is_cut_off() && !refused(StatusCode::BAD_REQUEST, b"{}").is_cut_off());
     }
 
     proptest! {

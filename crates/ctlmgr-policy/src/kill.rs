@@ -23,7 +23,7 @@
 //!
 //! # Properties
 //! Nobody outside the named classes, and nobody spared; nobody as heavy as who suffers; nobody who was not asked
-//! [`WARNING`] before; one at a time.
+//! [`WARNING`] before; nobody for what a full slice holds back, unless it lies there; one at a time.
 
 use std::cmp::Reverse;
 
@@ -88,9 +88,12 @@ fn target(
     let class = party.entitlement.class.as_ref()?;
     let is_lighter = party.entitlement.weight < victim.party.entitlement.weight;
     let may = scene.settings.kill.contains(class) && is_lighter;
+    // What a full slice holds back nobody outside can give.
+    let mut full = scene.slices.iter().filter(|s| s.holds_back(&victim.party.group.path));
+    let helps = full.all(|slice| slice.holds(&party.group.path));
     // Who stands still can neither react nor end in good order.
     let is_able = !party.group.activity.is_to_freeze && !scene.is_spared(party);
-    if !may || !is_able || party.group.memory.current < LEAST {
+    if !may || !helps || !is_able || party.group.memory.current < LEAST {
         return None;
     }
     match &party.workload?.source {
@@ -148,5 +151,53 @@ fn step(keeping: &Keeping<'_, '_>, action: Action, reason: String) -> Step {
         action,
         rung: Rung::Kill,
         reason: Reason(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Tension;
+    use crate::state::State;
+    use crate::testing;
+    use ctlmgr_model::{CapacityAccount, CgroupPath, MemorySettings, SliceAccount};
+
+    #[test]
+    fn nobody_goes_for_what_a_full_slice_holds_back_unless_it_lies_there() {
+        let mib = Bytes::mib;
+        let path = CgroupPath::new;
+        let is_asked = |batch_in: &str, demand| {
+            let web = testing::container("web", 1, mib(300), None);
+            let mut batch = testing::container("batch", 2, mib(300), None);
+            batch.group.path = path(&format!("{batch_in}/batch.scope"));
+            let snapshot = testing::host(mib(1000), vec![web.clone(), batch.clone()], Vec::new());
+            let kill = vec!["idle".to_owned()];
+            let settings = MemorySettings { kill, ..MemorySettings::default() };
+            let (mut victim, mut other) =
+                (testing::party(&web, None, 400), testing::party(&batch, None, 5));
+            victim.estimate.refaults_per_sec = 1000;
+            other.entitlement.class = Some("idle".to_owned());
+            let [total, host, headroom, capacity, asked] = [1000, 100, 100, 800, 900].map(mib);
+            let account = CapacityAccount { total, host, headroom, capacity, demand: asked };
+            let tension = Tension { dire_since: Some(Millis(0)), ..Tension::default() };
+            let state = State { tension, ..State::default() };
+            let snapshot = ctlmgr_model::Snapshot { at: Millis(60_000), ..snapshot };
+            let keep = |party, share| Keeping { party, share, lift_pct: 100, room: Bytes::ZERO };
+            let all = [keep(&victim, mib(500)), keep(&other, mib(100))];
+            let slice =
+                SliceAccount { path: path("a.slice"), most: mib(700), capacity: mib(600), demand };
+            let scene = Scene {
+                settings: &settings,
+                account: &account,
+                state: &state,
+                snapshot: &snapshot,
+                all: &all,
+                slices: &[slice],
+            };
+            last_resort(&scene).is_some()
+        };
+        assert!(is_asked("b.slice", mib(500)), "there is room in the slice");
+        assert!(!is_asked("b.slice", mib(700)), "it would not help");
+        assert!(is_asked("a.slice", mib(700)));
     }
 }

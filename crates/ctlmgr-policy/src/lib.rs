@@ -51,6 +51,7 @@ mod throttle;
 mod toll;
 mod turns;
 mod units;
+mod used_up;
 mod verdict;
 mod waiting;
 mod work;

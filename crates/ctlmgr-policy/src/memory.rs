@@ -45,6 +45,7 @@ use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::throttle::Throttled;
 use crate::units;
+use crate::used_up::due;
 use crate::verdict::{Party, parties, verdicts};
 
 /// Decides what to do about memory.
@@ -66,7 +67,9 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, (&account, &slices), &parties, &mut complaints);
     let (is_filling, is_robbed) = (is_filling(&state, &parties), is_robbed(&parties));
-    state.tension = state.tension.next(&account, Now { snapshot, is_filling, is_robbed });
+    let due = due(&parties, &verdicts, &slices);
+    let now = Now { snapshot, is_filling, is_robbed, due };
+    state.tension = state.tension.next(&account, now);
     state.thawed_at.retain(|_, at| snapshot.at.since(*at) < AWAKE);
     let context = Context { settings, state: &state, snapshot, account: &account, slices: &slices };
     let Chosen { steps, braked, crowding, probes } = context.choose(&parties, &verdicts);

@@ -4,8 +4,7 @@
 //! *Near*: contention is there or could come with one burst. *Tense*: contended, and tasks of the host stalled for at least [`ENTRY`] of the last 10 s.
 //! *Short*: free memory is hardly above headroom. *Uneasy*: contended, short, and stalled for at
 //! least [`EXIT`] or by an unknown part. *Dire*: contended,
-//! and everything stood still for at least [`DIRE`] of the last 10 s, or neither swap nor available
-//! memory is left, until as much is as should be free (headroom). *Swept*: not contended, and yet the kernel takes memory by
+//! and everything stood still for at least [`DIRE`] of the last 10 s, or memory is used up ([`crate::used_up`]). *Swept*: not contended, and yet the kernel takes memory by
 //! itself: somebody fills it with page cache that nobody asked for, and global reclaim under MGLRU takes that of others, too,
 //! protected or not, and somebody misses it; *being robbed* at a look that sees it happen. *Crowd*: page cache that one holds beyond what it needs and was promised. *Suffering*: managed, below its share, and
 //! refaulting or stalling noticeably.
@@ -24,6 +23,7 @@ use crate::demand::{Estimate, per_sec};
 use crate::oomd;
 use crate::state::State;
 use crate::swap::{has_swap, room};
+use crate::used_up::{Due, is_used_up};
 use crate::verdict::Party;
 
 /// Host-wide stall (`some`, 10 s) at which the upper rungs begin, and end, in per cent.
@@ -60,7 +60,7 @@ pub(crate) struct Tension {
     pub tense_since: Option<Millis>,
     /// Since when it is dire without a break.
     pub dire_since: Option<Millis>,
-    /// Since when neither swap nor available memory is left, without a break.
+    /// Since when memory is used up, without a break.
     #[serde(default)]
     pub used_up_since: Option<Millis>,
     /// When memory was last contended.
@@ -112,8 +112,8 @@ impl Tension {
         let is_swept = is_robbed || self.is_still_swept(account, now);
         let (at, host) = (snapshot.at, &snapshot.host);
         let since = |before: Option<Millis>, is_so: bool| is_so.then(|| before.unwrap_or(at));
-        let used_up_since =
-            since(self.used_up_since, is_used_up(account, host, self.used_up_since));
+        let is_used_up = is_used_up(account, host, now.due, self.used_up_since);
+        let used_up_since = since(self.used_up_since, is_used_up);
         let is_dire =
             used_up_since.is_some() || (account.is_contended() && standstill(host).is_some());
         Tension {
@@ -146,6 +146,13 @@ pub(crate) struct Now<'a> {
     pub is_filling: bool,
     /// Whether somebody misses what was taken from it.
     pub is_robbed: bool,
+    /// Page cache that is due.
+    pub due: Due,
+}
+
+/// Whether it feels that something is missing.
+pub(crate) fn feels_it(estimate: &Estimate) -> bool {
+    estimate.refaults_per_sec >= THRASHING || estimate.stall.ppm.is_some_and(|s| s > STALLING)
 }
 
 fn is_tense(account: &CapacityAccount, host: &HostSample) -> bool {
@@ -167,14 +174,6 @@ fn is_short(account: &CapacityAccount, host: &HostSample) -> bool {
 /// Part of the last 10 s in which everything stood still, in per cent, if that is as much as it takes to be dire.
 fn standstill(host: &HostSample) -> Option<f32> {
     host.pressure.map(|p| p.full.avg10_pct).filter(|full| *full >= DIRE)
-}
-
-fn is_used_up(account: &CapacityAccount, host: &HostSample, since: Option<Millis>) -> bool {
-    // It hovers about the watermark while page cache is dropped and read again.
-    let enough =
-        if since.is_some() { host.watermark.max(account.headroom) } else { host.watermark };
-    // Page cache that can be dropped is no distress.
-    account.is_contended() && !has_swap(host) && host.mem_available < enough
 }
 
 /// A party and what it may keep.
@@ -206,10 +205,7 @@ impl<'a, 'b> Keeping<'a, 'b> {
 impl Keeping<'_, '_> {
     /// Below its share, and missing what it lacks.
     fn is_suffering(&self) -> bool {
-        let estimate = &self.party.estimate;
-        let feels_it = estimate.refaults_per_sec >= THRASHING
-            || estimate.stall.ppm.is_some_and(|s| s > STALLING);
-        self.is_missing_some() && feels_it
+        self.is_missing_some() && feels_it(&self.party.estimate)
     }
 
     fn is_missing_some(&self) -> bool {
@@ -400,25 +396,6 @@ impl<'a, 's> Scene<'a, 's> {
 mod tests {
     use super::*;
     use crate::testing;
-
-    #[test]
-    fn what_hovers_about_the_watermark_is_used_up_without_a_break_and_page_cache_is_no_distress() {
-        let sizes = [1000, 100, 100, 800, 900].map(Bytes::mib);
-        let [total, host, headroom, capacity, demand] = sizes;
-        let account = CapacityAccount { total, host, headroom, capacity, demand };
-        let mut host = testing::host(total, Vec::new(), Vec::new()).host;
-        (host.watermark, host.swap_free) = (Bytes::mib(10), Bytes::ZERO);
-        let mut is_used_up = |available, since| {
-            host.mem_available = Bytes::mib(available);
-            super::is_used_up(&account, &host, since)
-        };
-        let since = Some(Millis(0));
-        assert!(is_used_up(9, None) && !is_used_up(10, None));
-        assert!(is_used_up(99, since) && !is_used_up(100, since));
-        host.swap_free = total;
-        host.mem_available = Bytes::mib(1);
-        assert!(!super::is_used_up(&account, &host, since));
-    }
 
     #[test]
     fn who_is_as_far_below_its_share_as_background_reclaim_may_leave_it_misses_nothing() {

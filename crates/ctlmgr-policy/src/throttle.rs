@@ -158,7 +158,7 @@ fn brake(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Str
         (None, Some(_)) if scene.tense_for().is_some() && is_above_ceiling => fresh(keeping),
         _ => return None,
     };
-    let who = victim.map_or("others".to_owned(), |v| v.party.name.0.clone());
+    let who = victim.map_or("somebody".to_owned(), |v| v.party.name.0.clone());
     let why = format!(
         "holds {} of a share of {} while {who} goes short: growth is slowed down",
         group.memory.current, keeping.share

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use ctlmgr_model::{Action, Bytes, CgroupPath, Knob, Millis, Plan, Rung, Settings, Verdict};
+use ctlmgr_model::{Action, Bytes, CgroupPath, Knob, Millis, Plan, Rung, Settings, Step, Verdict};
 use ctlmgr_policy::replay::{Event, replay};
 use ctlmgr_policy::{State, check, decide};
 use flate2::Compression;
@@ -31,6 +31,10 @@ const SHRINK: &str = "shrink";
 /// A service of 500 MiB that was promised that, a fork server, and one that leaks 1500 MiB and goes on using 40 (guest, 6.12
 /// with MGLRU, weights alike).
 const NEEDS: &str = "needs";
+
+/// Without swap: a service that lives by 400 MiB of page cache and was promised that, and one that may be stopped and grows
+/// (guest, 6.12 with MGLRU).
+const USED_UP: &str = "used-up";
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.jsonl.gz"))
@@ -110,6 +114,11 @@ fn a_shrink_is_decided_as_recorded() -> Result<()> {
 #[test]
 fn needs_are_decided_as_recorded() -> Result<()> {
     expect_as_recorded(NEEDS)
+}
+
+#[test]
+fn memory_that_is_used_up_is_decided_as_recorded() -> Result<()> {
+    expect_as_recorded(USED_UP)
 }
 
 /// The sound plans of a recording, and how often anything was reclaimed.
@@ -194,6 +203,21 @@ fn a_leak_costs_who_was_promised_nothing_and_forks_count_once() -> Result<()> {
     assert!(last.demand > Bytes::mib(1000) && last.share < last.demand, "{last:#?}");
     assert!(last.basis < Bytes::mib(150), "{last:#?}");
     assert!(reclaims > 3, "the recording is of a host under pressure");
+    Ok(())
+}
+
+/// What was promised and is missed stays need, and who may be stopped is so while most of it is there.
+#[test]
+fn memory_is_used_up_before_page_cache_that_was_promised_is_lost() -> Result<()> {
+    let (plans, _) = plans(USED_UP)?;
+    let stops = |s: &Step| matches!(s.action, Action::Stop { .. });
+    let stop = plans.iter().position(|p| p.steps.iter().any(stops)).ok_or("nobody is stopped")?;
+    for plan in plans.iter().take(stop + 1) {
+        let (web, batch) = (verdict(plan, "web")?, verdict(plan, "batch"));
+        let is_missing = batch.is_ok_and(|batch| batch.share < batch.demand);
+        assert!(!is_missing || web.demand >= Bytes::mib(390), "{web:#?}");
+        assert!(web.held > Bytes::mib(240), "{web:#?}");
+    }
     Ok(())
 }
 

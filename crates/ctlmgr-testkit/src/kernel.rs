@@ -299,12 +299,18 @@ impl Kernel {
         self.sets.iter().map(Set::page_cache).sum()
     }
 
+    /// `MemAvailable`: what is free beyond the reserve, and page cache but for some that is left (`si_mem_available()`).
+    fn available(&self) -> Bytes {
+        let (mark, cache) = (self.watermark(), self.cache());
+        self.free() + cache - mark - mark.min(Bytes(cache.0 / 2))
+    }
+
     fn host(&self) -> HostSample {
         HostSample {
             mem_total: self.total,
             mem_free: self.free(),
             watermark: self.watermark(),
-            mem_available: self.free() + self.cache(),
+            mem_available: self.available(),
             reclaimable_cache: self.cache(),
             stolen: Some(self.global_reclaimed.0 / Bytes::PAGE.0),
             swap_total: self.swap.unwrap_or(self.total),

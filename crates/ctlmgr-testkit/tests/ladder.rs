@@ -389,6 +389,74 @@ fn who_may_be_stopped_is_asked_before_and_one_is_enough_at_a_time() {
     assert!(world.kernel.sets[0].wanted > Bytes::ZERO, "nobody named its class");
 }
 
+/// What is needed of page cache counts as used: it is lost before nothing at all is available.
+#[test]
+fn who_may_be_stopped_is_stopped_before_others_have_lost_the_page_cache_that_they_need() {
+    for (lru, throttle) in [(Lru::Mglru, true), (Lru::Classic, true), (Lru::Mglru, false)] {
+        let web = Set::managed("web", mib(400), Some(mib(400)), 400).of_files().by_threads(32);
+        let sets = vec![web, Set::managed("batch", mib(300), None, 0).of_class("idle")];
+        let kernel = Kernel { swap: Some(Bytes::ZERO), ..Kernel::new(mib(1000), lru, sets) };
+        let mut world = World::new(kernel, Controller::Both);
+        world.settings.memory.kill = vec!["idle".to_owned()];
+        world.settings.memory.throttle = throttle;
+        world.run(60);
+        let mut least: f64 = 1.0;
+        for _ in 0..400 {
+            let batch = &mut world.kernel.sets[1];
+            // Who was stopped wants nothing any more.
+            batch.wanted =
+                if batch.wanted > Bytes::ZERO { batch.wanted + mib(1) } else { batch.wanted };
+            world.run(1);
+            least = least.min(world.kernel.sets[0].resident_part());
+        }
+        let stopped = |s: &Step| matches!(s.action, Action::Stop { .. });
+        assert!(world.steps.iter().any(|(_, s)| stopped(s) && s.id == CgroupId(101)), "{lru:?}");
+        assert!(least > 0.75, "{lru:?} {throttle} kept {least:.2}");
+    }
+}
+
+/// Who holds page cache beyond its share gives that, and nobody has to go.
+#[test]
+fn who_has_page_cache_to_give_is_not_stopped() {
+    for (lru, size) in
+        [(Lru::Mglru, 500), (Lru::Mglru, 900), (Lru::Classic, 500), (Lru::Classic, 900)]
+    {
+        let web = Set::managed("web", mib(400), Some(mib(400)), 400).of_files().by_threads(32);
+        let batch = Set::managed("batch", mib(size), None, 0).of_class("idle").of_files();
+        let kernel =
+            Kernel { swap: Some(Bytes::ZERO), ..Kernel::new(mib(1000), lru, vec![web, batch]) };
+        let mut world = World::new(kernel, Controller::Both);
+        world.settings.memory.kill = vec!["idle".to_owned()];
+        world.run(400);
+        let last: Vec<_> = world.steps.iter().filter(|(_, s)| s.rung == Rung::Kill).collect();
+        assert!(last.is_empty(), "{lru:?} {size} {last:?}");
+        assert!(world.kernel.sets[0].resident_part() > 0.9, "{:?}", world.kernel.sets[0]);
+    }
+}
+
+/// Who comes back only needs the time to read, and a trifle that others lack is no reason.
+#[test]
+fn who_comes_back_stops_nobody() {
+    for (lru, headroom) in [(Lru::Mglru, 1), (Lru::Mglru, 3), (Lru::Classic, 1), (Lru::Classic, 3)]
+    {
+        let files = |name: &str, size, weight| {
+            Set::managed(name, mib(size), Some(mib(size)), weight).of_files().by_threads(32)
+        };
+        let batch = Set::managed("batch", mib(150), None, 0).of_class("idle");
+        let sets = vec![files("web", 400, 400), batch, files("shop", 400, 100)];
+        let kernel = Kernel { swap: Some(Bytes::ZERO), ..Kernel::new(mib(1000), lru, sets) };
+        let mut world = World::new(kernel, Controller::Both);
+        world.settings.memory.headroom = Headroom::Percent(Percent(headroom));
+        world.settings.memory.kill = vec!["idle".to_owned()];
+        for _ in 0..3 {
+            world.run(150);
+            let last: Vec<_> = world.steps.iter().filter(|(_, s)| s.rung == Rung::Kill).collect();
+            assert!(last.is_empty(), "{lru:?} {headroom} {last:?}");
+            world.kernel.sets[0].resident = Bytes::ZERO;
+        }
+    }
+}
+
 #[test]
 fn a_burst_meets_its_ramp_before_it_meets_others_memory() {
     let taken = |throttle: bool| {

@@ -89,8 +89,24 @@ fn escape(name: &str) -> String {
         .collect()
 }
 
+/// Between two questions to a daemon that goes or comes back, and how many there are.
+const PAUSE: Duration = Duration::from_millis(200);
+const ATTEMPTS: u32 = 25;
+
+/// Asks until it is not cut off any more: after `systemctl stop` the socket listens for a moment still, and after a
+/// crash the next daemon answers.
+async fn persist<T>(ask: impl AsyncFn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    for _ in 1..ATTEMPTS {
+        match ask().await {
+            Err(error) if error.is_cut_off() => tokio::time::sleep(PAUSE).await,
+            answer => return answer,
+        }
+    }
+    ask().await
+}
+
 async fn diff(client: &Client) -> Result<Vec<Difference>, Failure> {
-    match client.get("/v1/diff").await {
+    match persist(async || client.get("/v1/diff").await).await {
         Err(error) if error.is_absent() => offline::diff(),
         other => Ok(other?),
     }
@@ -99,7 +115,8 @@ async fn diff(client: &Client) -> Result<Vec<Difference>, Failure> {
 async fn revert(client: &Client, is_offline: bool, json: bool) -> Result<u8, Failure> {
     let asked: Result<Vec<Reverted>, ClientError> = match is_offline {
         true => return finish_revert(&offline::revert()?, json),
-        false => client.send(Method::POST, "/v1/revert", &()).await,
+        // Undoing twice does no harm.
+        false => persist(async || client.send(Method::POST, "/v1/revert", &()).await).await,
     };
     let lines = match asked {
         Err(error) if error.is_absent() => offline::revert()?,

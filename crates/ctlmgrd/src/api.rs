@@ -127,6 +127,9 @@ fn answer<T: Serialize>(result: Result<T, Refused>) -> Response {
         Err(Refused::NotFound(message)) => refusal(StatusCode::NOT_FOUND, message),
         Err(Refused::Invalid(message)) => refusal(StatusCode::BAD_REQUEST, message),
         Err(Refused::Failed(message)) => refusal(StatusCode::INTERNAL_SERVER_ERROR, message),
+        Err(Refused::Stopping) => {
+            refusal(StatusCode::SERVICE_UNAVAILABLE, "ctlmgrd is stopping".to_owned())
+        }
     }
 }
 

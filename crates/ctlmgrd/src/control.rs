@@ -20,6 +20,8 @@ pub(crate) enum Refused {
     Invalid(String),
     /// It makes sense but did not work.
     Failed(String),
+    /// The daemon is stopping.
+    Stopping,
 }
 
 /// A request with the place for its answer.
@@ -85,8 +87,7 @@ impl Line {
 }
 
 async fn send<T, Q>(to: &mpsc::Sender<Q>, ask: impl FnOnce(Reply<T>) -> Q) -> Result<T, Refused> {
-    let gone = |_| Refused::Failed("the daemon is stopping".to_owned());
     let (reply, answer) = oneshot::channel();
-    to.send(ask(reply)).await.map_err(|_| gone(()))?;
-    answer.await.map_err(|_| gone(()))?
+    to.send(ask(reply)).await.map_err(|_| Refused::Stopping)?;
+    answer.await.map_err(|_| Refused::Stopping)?
 }

@@ -20,7 +20,7 @@ use clap::Subcommand;
 
 pub use disk_model::Costs;
 pub use machine::Machine;
-pub use saved::{restore, restore_with_disk};
+pub use saved::{prepare_image, restore, restore_with_disk};
 pub use shape::{RELEASE, Shape};
 
 use crate::{fresh, sh};

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use super::disk_model::{self, Costs};
 use super::image::{self, FIRST_BOOT, Image};
 use super::machine::{Disks, INPUT_MIB, KERNEL, Machine, Start};
-use super::shape::Shape;
+use super::shape::{RELEASE, Shape};
 use crate::sh;
 
 /// Size of the data disk.
@@ -51,6 +51,16 @@ fn lock() -> Result<File> {
         lock.lock().context("failed to lock the cache")?;
     }
     Ok(lock)
+}
+
+/// Makes sure that there is an image to boot from, unless a guest runs: who restores one makes sure, too.
+pub fn prepare_image() -> Result<()> {
+    std::fs::create_dir_all(image::cache()?)?;
+    let lock = File::create(image::cache()?.join("lock"))?;
+    match lock.try_lock() {
+        Ok(()) => image::ensure(RELEASE).map(drop),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Makes sure that there is a saved machine of this shape.

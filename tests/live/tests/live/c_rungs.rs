@@ -1,9 +1,17 @@
 //! The upper rungs: freezing and stopping, by class and with leave.
 
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+
 use anyhow::{Context, Result, bail, ensure};
 use ctlmgr_act::Stopper;
 use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, knob, sh};
 use ctlmgr_model::{Millis, Outcome, Stoppable};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// What web has of page cache, where it lives by that.
+const WEB_MIB: u64 = 400;
 
 /// A heavy service and an idle class that never rests, on too little memory.
 struct Scene {
@@ -105,52 +113,96 @@ fn available_mib() -> Result<u64> {
     Ok(kib.parse::<u64>()? / 1024)
 }
 
-/// Without swap, a service that lives by page cache, and an idle class that grows slowly until almost
-/// nothing is left, and no further: the kernel's own OOM killer must not be faster.
+/// What an application listens to (systemd's memory pressure protocol), with the threshold that systemd gives it.
+struct Notification(File);
+
+impl Notification {
+    fn of(container: &Container) -> Result<Notification> {
+        let path = container.cgroup.join("memory.pressure");
+        let mut file = File::options().read(true).write(true).open(path)?;
+        file.write_all(b"some 200000 2000000\0").context("failed to listen to memory.pressure")?;
+        Ok(Notification(file))
+    }
+
+    /// Whether it was notified since this was last asked.
+    fn has_come(&self) -> Result<bool> {
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLPRI)];
+        poll(&mut fds, PollTimeout::ZERO)?;
+        // With its cgroup gone the kernel says both.
+        let is_notified =
+            |e: PollFlags| e.contains(PollFlags::POLLPRI) && !e.contains(PollFlags::POLLERR);
+        Ok(fds[0].revents().is_some_and(is_notified))
+    }
+}
+
+/// A service that lives by page cache and was promised it.
+fn web_of_files() -> Result<Container> {
+    let words = format!(
+        "-v /var/tmp/rungs:/set --memory-reservation {WEB_MIB}m --label ctlmgr.class=high \
+         lab-hog /hog --size {WEB_MIB} --rate 80 --threads 2 --file /set/web"
+    );
+    Container::run("web", &words)
+}
+
+/// One of class idle that grows by 1 MiB in a second, from a little less than is free to as much as web has beyond that.
+fn batch_that_grows() -> Result<Container> {
+    // Page cache counts as available.
+    let free = available_mib()?.saturating_sub(WEB_MIB);
+    let (first, most) = (free.saturating_sub(60), free + WEB_MIB);
+    let words = format!(
+        "--label ctlmgr.class=idle lab-hog /hog --first {first} --size {most} --steps 400 \
+         --step-secs 1 --rate 1 --threads 4"
+    );
+    Container::run("batch", &words)
+}
+
+/// Without swap, a service that lives by page cache that it was promised, and an idle class that grows until there is
+/// no room for that any more.
 #[test]
 fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<()> {
     install_hog()?;
     let ctlmgr = Ctlmgr::start("act")?;
-    sh("printf '[memory]\\nthrottle = false\\nkill = [\"idle\"]\\nkill_grace_secs = 5\\n' \
+    sh("printf '[memory]\\nkill = [\"idle\"]\\nkill_grace_secs = 5\\n' \
         >/etc/ctlmgr/config.d/96-rungs.toml; systemctl reload ctlmgr; mkdir -p /var/tmp/rungs")?;
     let since = sh("date +%s")?;
     let swap_off = SwapOff::now()?;
-    let web = Container::run(
-        "web",
-        "-v /var/tmp/rungs:/set --memory-reservation 400m --label ctlmgr.class=high \
-         lab-hog /hog --size 400 --rate 80 --threads 2 --file /set/web",
-    )?;
-    eventually("web has its page cache", || Ok(web.knob("memory.current")? > 395 << 20))?;
-    // What others free meanwhile differs: it grows on, so slowly that it is stopped before nothing is left.
-    let available = available_mib()?;
-    let batch = Container::run(
-        "batch",
-        &format!(
-            "--label ctlmgr.class=idle lab-hog /hog --first {} --size {} --steps 80 --step-secs 1 \
-             --rate 1 --threads 4",
-            available - 90,
-            available + 10
-        ),
-    )?;
+    let web = web_of_files()?;
+    let held_mib = || -> Result<u64> { Ok(web.knob("memory.current")? >> 20) };
+    eventually("web has its page cache", || Ok(held_mib()? > WEB_MIB - 5))?;
+    let batch = batch_that_grows()?;
+    let notification = Notification::of(&batch)?;
     let journal = || {
         sh(&format!("journalctl -u ctlmgr --since @{since} -o verbose --no-pager | grep F_REASON"))
     };
-    eventually("memory is nearly used up", || Ok(available_mib()? < 100))?;
-    eventually("batch is asked", || Ok(journal()?.contains("asked to give up memory")))
-        .with_context(|| sh("ctlmgr status; cat /proc/meminfo").unwrap_or_default())?;
+    let mut least_mib = WEB_MIB;
+    eventually("batch is asked", || {
+        least_mib = least_mib.min(held_mib()?);
+        Ok(journal()?.contains("asked to give up memory"))
+    })
+    .with_context(|| sh("ctlmgr status; cat /proc/meminfo").unwrap_or_default())?;
+    let need_mib = ctlmgr.verdict("web")?["demand"].as_u64().unwrap_or(0) >> 20;
     let state =
         |name: &str, field: &str| sh(&format!("docker inspect -f '{{{{.State.{field}}}}}' {name}"));
-    eventually("batch is stopped", || Ok(state("batch", "Running")? == "false"))
-        .with_context(|| {
-            sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default()
-        })
-        .with_context(|| journal().unwrap_or_default())?;
+    notification.has_come()?;
+    let mut was_told = false;
+    eventually("batch is stopped", || {
+        was_told |= notification.has_come()?;
+        least_mib = least_mib.min(held_mib()?);
+        Ok(state("batch", "Running")? == "false")
+    })
+    .with_context(|| sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default())
+    .with_context(|| journal().unwrap_or_default())?;
     ensure!(state("batch", "OOMKilled")? == "false", "the kernel was faster");
     ensure!(state("web", "Running")? == "true");
     let reasons = journal()?;
+    ensure!(was_told, "its memory.pressure did not tell it: {reasons}");
+    ensure!(reasons.contains("asked to give up memory before it is stopped"), "{reasons}");
+    ensure!(least_mib > WEB_MIB / 2, "web kept {least_mib} MiB only: {reasons}");
+    ensure!(need_mib > WEB_MIB * 9 / 10, "what was promised and is missed stays need: {need_mib}");
     // The request has the same reason, but not at its beginning.
     ensure!(reasons.contains("F_REASON=memory is used up and web (weight 400"), "{reasons}");
     ensure!(reasons.contains("instead of it: nobody else may be"), "{reasons}");
+    eventually("web has its page cache again", || Ok(held_mib()? > WEB_MIB - 5))?;
     drop((web, batch, swap_off));
     sh("rm -r /etc/ctlmgr/config.d/96-rungs.toml /var/tmp/rungs")?;
     ctlmgr.stop_and_expect_pristine()
