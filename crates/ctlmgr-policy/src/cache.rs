@@ -67,15 +67,19 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let late = refaults_per_sec(look, last);
     let forgetting = if late < MISSED { awake } else { Millis(0) };
     let had = had(memory.page_cache(), last.had_cache, is_scan, forgetting);
+    let taken = Taken::of(memory.page_cache(), had, late);
     // Whoever misses some of what it was promised is not asked how much more of it.
-    let kept = if !is_scan && is_taken(memory.page_cache(), had, late) {
+    let kept = if !is_scan && taken.as_ref().is_some_and(Taken::is_missed) {
         had - memory.active_file
     } else if activated_per_sec > 0 {
         memory.inactive_file
     } else {
         Bytes::ZERO
     };
-    Cache { needed: needed.max(kept.min(beside(promise))), missed, had }
+    // Beyond that what is missed has to come back soon.
+    let is_in_use = look.is_kept && !is_scan && taken.as_ref().is_some_and(Taken::is_missed_soon);
+    let kept = if is_in_use { kept } else { kept.min(beside(promise)) };
+    Cache { needed: needed.max(kept), missed, had }
 }
 
 /// A file that is read from end to end once is nothing that one has.
@@ -84,13 +88,31 @@ fn had(has: Bytes, before: Bytes, is_scan: bool, forgetting: Millis) -> Bytes {
     if is_scan { remembered.min(before) } else { remembered.max(has) }
 }
 
-/// Whether a noticeable part of what it had is away and coming back, soon or late: what was taken long ago is of no working
-/// set to the kernel when it comes back; and it comes page by page, so that what is there says little of what there was.
-fn is_taken(has: Bytes, had: Bytes, refaults_per_sec: u64) -> bool {
-    let away = had - has;
-    let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
-    let is_missed = refaults_per_sec >= MISSED && wanted.saturating_mul(IN_USE) >= away.0;
-    away > Bytes(had.0 / NOTICEABLE) && is_missed
+/// What is away of the page cache that one had, if that is noticeable, and how much of it would be back within the horizon. What
+/// was taken long ago is of no working set to the kernel when it comes back; and it comes page by page, so that what is
+/// there says little of what there was.
+struct Taken {
+    away: Bytes,
+    wanted: Bytes,
+}
+
+impl Taken {
+    fn of(has: Bytes, had: Bytes, refaults_per_sec: u64) -> Option<Taken> {
+        let away = had - has;
+        let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
+        let is_noticed = away > Bytes(had.0 / NOTICEABLE) && refaults_per_sec >= MISSED;
+        is_noticed.then_some(Taken { away, wanted: Bytes(wanted) })
+    }
+
+    /// Whether some of it is in use.
+    fn is_missed(&self) -> bool {
+        self.wanted.0.saturating_mul(IN_USE) >= self.away.0
+    }
+
+    /// Whether all of it is.
+    fn is_missed_soon(&self) -> bool {
+        self.wanted >= self.away
+    }
 }
 
 /// Requests of at least this size in the mean are read ahead of who reads in sequence (16 KiB is the least that
