@@ -132,6 +132,20 @@ mod tests {
     use super::*;
     use crate::testing::{container, group, host};
 
+    #[test]
+    fn what_is_away_is_in_use_as_soon_as_it_would_be_back() {
+        let of = |has, refaults| {
+            let taken = Taken::of(Bytes::mib(has), Bytes::mib(480), refaults);
+            taken.map(|t| (t.is_missed(), t.is_missed_soon()))
+        };
+        assert_eq!(of(450, 10_000), None, "a trifle");
+        assert_eq!(of(240, 15), None, "nobody asks for it");
+        // 240 MiB are back within a minute by 1024 pages in a second, and within eight by 128.
+        assert_eq!(of(240, 1024), Some((true, true)));
+        assert_eq!(of(240, 1023), Some((true, false)));
+        assert_eq!(of(240, 127), Some((false, false)));
+    }
+
     /// What the guest counted after a minute in which a container lived by page cache that was taken from it.
     #[test]
     fn a_kernel_that_counts_only_what_is_mapped_does_not_say() {

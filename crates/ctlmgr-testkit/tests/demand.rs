@@ -210,3 +210,20 @@ fn it_is_seen_whether_the_kernel_heeds_memory_low() {
         seen(Lru::Classic)
     );
 }
+
+/// What is read again within a minute is need, though less was promised: a unit that appears and grows gives way to it.
+#[test]
+fn page_cache_in_use_is_need_beyond_the_promise() {
+    for lru in [Lru::Mglru, Lru::Classic] {
+        let files = |name| Set::managed(name, mib(500), Some(mib(150)), 100).of_files().hot(0.03);
+        let sets = vec![files("first"), files("second"), Set::bystander("unit", mib(10))];
+        let mut second = 0;
+        let grow = |kernel: &mut Kernel| {
+            second += 1;
+            kernel.sets[2].wanted = if second < 60 { mib(10) } else { mib(700) };
+        };
+        let kernel = run(Kernel::new(mib(1700), lru, sets), false, 240, grow);
+        let parts = [0, 1].map(|i| kernel.sets[i].resident_part());
+        assert!(parts.iter().all(|part| *part > 0.9), "{lru:?} {parts:?}");
+    }
+}
