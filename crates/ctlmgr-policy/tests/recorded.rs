@@ -36,6 +36,10 @@ const NEEDS: &str = "needs";
 /// (guest, 6.12 with MGLRU).
 const USED_UP: &str = "used-up";
 
+/// A service of 400 MiB that was promised that, one that has filled 600 MiB and goes on using 40, one that grows to 900, and later a
+/// unit that reads a disk from end to end again and again (guest, 6.12 with MGLRU, weights alike, probing).
+const WASTE: &str = "waste";
+
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/recordings/{name}.jsonl.gz"))
 }
@@ -121,6 +125,11 @@ fn memory_that_is_used_up_is_decided_as_recorded() -> Result<()> {
     expect_as_recorded(USED_UP)
 }
 
+#[test]
+fn waste_is_decided_as_recorded() -> Result<()> {
+    expect_as_recorded(WASTE)
+}
+
 /// The sound plans of a recording, and how often anything was reclaimed.
 fn plans(name: &str) -> Result<(Vec<Plan>, usize)> {
     let (mut settings, mut plans) = (Settings::default(), Vec::new());
@@ -203,6 +212,29 @@ fn a_leak_costs_who_was_promised_nothing_and_forks_count_once() -> Result<()> {
     assert!(last.demand > Bytes::mib(1000) && last.share < last.demand, "{last:#?}");
     assert!(last.basis < Bytes::mib(150), "{last:#?}");
     assert!(reclaims > 3, "the recording is of a host under pressure");
+    Ok(())
+}
+
+/// What was filled and is never used goes, little by little; a scan needs nothing, and costs who was promised nothing.
+#[test]
+fn what_is_never_used_goes_and_a_scan_needs_nothing() -> Result<()> {
+    let (plans, reclaims) = plans(WASTE)?;
+    let (mut scanned, mut hoards) = (0, Vec::new());
+    for plan in &plans {
+        let web = verdict(plan, "web")?;
+        assert!(web.share.0 * 100 >= web.demand.0 * 99, "{web:#?}");
+        if let Ok(scan) = verdict(plan, "lab-scan.service") {
+            assert!(scan.demand < Bytes::mib(4), "{scan:#?}");
+            scanned += usize::from(scan.held > Bytes::mib(60));
+        }
+        let hoard = verdict(plan, "hoard")?;
+        hoards.push((hoard.demand, hoard.held));
+    }
+    let (first, last) = (hoards.first().ok_or("no plan")?, hoards.last().ok_or("no plan")?);
+    assert!(first.0 > Bytes::mib(590) && last.0 < Bytes::mib(575), "{first:?} {last:?}");
+    assert!(last.1 < Bytes::mib(470), "{last:?}");
+    assert!(scanned > 20, "{scanned} looks at a scan that has filled some");
+    assert!(reclaims > 10, "the recording is of a host under pressure");
     Ok(())
 }
 
