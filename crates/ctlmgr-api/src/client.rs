@@ -218,7 +218,11 @@ fn is_cut_off(error: &hyper::Error) -> bool {
 /// All that comes.
 async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
     let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-    Ok(body.map_err(|e| ClientError::Exchange(e.to_string()))?.to_bytes())
+    let body = body.map_err(|error| match error.downcast::<hyper::Error>() {
+        Ok(error) => ClientError::Http(*error),
+        Err(error) => ClientError::Exchange(error.to_string()),
+    });
+    Ok(body?.to_bytes())
 }
 
 /// What the daemon says instead of an answer.
@@ -317,18 +321,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_answers_otherwise_does_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("s");
-        let listener = UnixListener::bind(&socket).unwrap();
-        let daemon = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
-            stream.write_all(b"no HTTP\r\n\r\n").await.unwrap();
-        });
-        let error = Client::new(socket).get::<u32>("/v1/diff").await.unwrap_err();
-        daemon.await.unwrap();
-        assert!(!error.is_cut_off(), "{error:?}");
+    async fn so_does_one_that_goes_in_the_midst_of_its_answer_and_none_that_says_something_else() {
+        let half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[[[".as_slice();
+        for (said, is_cut_off) in [(half, true), (b"no HTTP\r\n\r\n".as_slice(), false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let socket = dir.path().join("s");
+            let listener = UnixListener::bind(&socket).unwrap();
+            let daemon = tokio::spawn(async move {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+                stream.write_all(said).await.unwrap();
+            });
+            let error = Client::new(socket).get::<u32>("/v1/diff").await.unwrap_err();
+            daemon.await.unwrap();
+            assert_eq!(error.is_cut_off(), is_cut_off, "{error:?}");
+        }
     }
 
     #[tokio::test]

@@ -58,28 +58,38 @@ pub(crate) struct Cache {
 /// misses.
 pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake: Millis) -> Cache {
     let (memory, activated_per_sec) = (look.memory, coming_back(look, last));
-    let within = |secs: u64| Bytes(activated_per_sec.saturating_mul(Bytes::PAGE.0 * secs));
-    let missed = within(RETURN_HORIZON_SECS).min(memory.inactive_file + within(GROWTH_SECS));
+    let is_scan = is_scan(&last.seen.io, &look.seen.io);
+    let late = refaults_per_sec(look, last);
+    let taken = |had| Taken::of(memory.page_cache(), had, late);
+    let is_missed = taken(last.had_cache).is_some_and(|taken| taken.is_missed());
+    let forgetting = if is_missed { Millis(0) } else { awake };
+    let had = had(memory.page_cache(), last.had_cache, is_scan, forgetting);
+    let taken = taken(had).filter(|_| !is_scan);
+    let missed = match &taken {
+        // As soon as that all the rest would be back, too.
+        Some(taken) if look.is_kept && taken.is_missed_soon() => {
+            memory.inactive_file + within(late, GROWTH_SECS)
+        }
+        _ => within(activated_per_sec, RETURN_HORIZON_SECS)
+            .min(memory.inactive_file + within(activated_per_sec, GROWTH_SECS)),
+    };
     let promise = look.promise.unwrap_or_default();
     let beside = |due: Bytes| due - memory.working_set() - returning;
-    let is_scan = is_scan(&last.seen.io, &look.seen.io);
     let needed = if is_scan { missed.min(beside(last.basis.max(promise))) } else { missed };
-    let late = refaults_per_sec(look, last);
-    let forgetting = if late < MISSED { awake } else { Millis(0) };
-    let had = had(memory.page_cache(), last.had_cache, is_scan, forgetting);
-    let taken = Taken::of(memory.page_cache(), had, late);
     // Whoever misses some of what it was promised is not asked how much more of it.
-    let kept = if !is_scan && taken.as_ref().is_some_and(Taken::is_missed) {
+    let kept = if taken.is_some_and(|taken| taken.is_missed()) {
         had - memory.active_file
     } else if activated_per_sec > 0 {
         memory.inactive_file
     } else {
         Bytes::ZERO
     };
-    // Beyond that what is missed has to come back soon.
-    let is_in_use = look.is_kept && !is_scan && taken.as_ref().is_some_and(Taken::is_missed_soon);
-    let kept = if is_in_use { kept } else { kept.min(beside(promise)) };
-    Cache { needed: needed.max(kept), missed, had }
+    Cache { needed: needed.max(kept.min(beside(promise))), missed, had }
+}
+
+/// What so many pages a second come to in so many seconds.
+fn within(per_sec: u64, secs: u64) -> Bytes {
+    Bytes(per_sec.saturating_mul(Bytes::PAGE.0 * secs))
 }
 
 /// A file that is read from end to end once is nothing that one has.
@@ -91,6 +101,7 @@ fn had(has: Bytes, before: Bytes, is_scan: bool, forgetting: Millis) -> Bytes {
 /// What is away of the page cache that one had, if that is noticeable, and how much of it would be back within the horizon. What
 /// was taken long ago is of no working set to the kernel when it comes back; and it comes page by page, so that what is
 /// there says little of what there was.
+#[derive(Clone, Copy)]
 struct Taken {
     away: Bytes,
     wanted: Bytes,
@@ -99,9 +110,9 @@ struct Taken {
 impl Taken {
     fn of(has: Bytes, had: Bytes, refaults_per_sec: u64) -> Option<Taken> {
         let away = had - has;
-        let wanted = refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
+        let wanted = within(refaults_per_sec, RETURN_HORIZON_SECS);
         let is_noticed = away > Bytes(had.0 / NOTICEABLE) && refaults_per_sec >= MISSED;
-        is_noticed.then_some(Taken { away, wanted: Bytes(wanted) })
+        is_noticed.then_some(Taken { away, wanted })
     }
 
     /// Whether some of it is in use.

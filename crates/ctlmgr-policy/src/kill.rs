@@ -16,14 +16,14 @@
 //!
 //! # Algorithm
 //! Dire for [`PATIENCE`] without a break, a heavier workload suffers (or, once somebody was asked, is short
-//! still), nobody was stopped within
+//! still; where some miss so much that memory is used up, one of them), nobody was stopped within
 //! [`APART`]: of the named classes' members that hold at least [`LEAST`] the lightest, then the one
 //! furthest above its share, then by name. The reason names the victim and whom else it could
 //! have been.
 //!
 //! # Properties
 //! Nobody outside the named classes, and nobody spared; nobody as heavy as who suffers; nobody who was not asked
-//! [`WARNING`] before; nobody for what a full slice holds back, unless it lies there; one at a time.
+//! [`WARNING`] before; nobody for what a slice has no room for, unless it lies there; one at a time.
 
 use std::cmp::Reverse;
 
@@ -32,6 +32,7 @@ use ctlmgr_model::{
 };
 
 use crate::scene::{Keeping, Scene};
+use crate::used_up::{self, LEAST};
 
 /// Direness must last this long before anybody is asked.
 const PATIENCE: Millis = Millis(20_000);
@@ -39,8 +40,6 @@ const PATIENCE: Millis = Millis(20_000);
 const WARNING: Millis = Millis(10_000);
 /// Between two stops.
 const APART: Millis = Millis(60_000);
-/// To stop who holds less than this frees nothing.
-const LEAST: Bytes = Bytes::mib(32);
 /// What is taken from who is asked, in per cent of what it holds.
 const ASKED: Percent = Percent(5);
 /// So many others are named.
@@ -53,22 +52,48 @@ pub(crate) fn last_resort(scene: &Scene<'_, '_>) -> Option<Step> {
     if was_just_used || scene.dire_for().is_none_or(|t| t < PATIENCE) {
         return None;
     }
-    // Once somebody was asked for its sake, it is enough that it has got nothing back.
-    let still = || scene.state.asked.and_then(|_| scene.bereft());
-    let victim = scene.victim().or_else(still)?;
-    let mut candidates: Vec<_> =
-        scene.all.iter().filter_map(|k| Some((k, target(scene, victim, k)?))).collect();
+    let (victim, mut candidates) = victims(scene).into_iter().find_map(|victim| {
+        let can = |k| Some((k, target(scene, victim, k)?));
+        let candidates: Vec<_> = scene.all.iter().filter_map(can).collect();
+        (!candidates.is_empty()).then_some((victim, candidates))
+    })?;
     // Whoever was asked stays the one: an order that changes meanwhile must not ask round and round.
     let is_asked = |k: &Keeping<'_, '_>| scene.state.asked.is_some_and(|(id, _)| id == k.id());
     candidates.sort_by_key(|(k, _)| (!is_asked(k), order(k)));
     let others = candidates.iter().skip(1).map(|(k, _)| *k);
     let (chosen, target) = candidates.first()?;
-    let reason = reason(&scene.plight(), victim, chosen, others);
+    let reason = reason(&plight(scene), victim, chosen, others);
     let asked = scene.state.asked.filter(|_| is_asked(chosen));
     match asked {
         None => Some(ask(scene, chosen, &reason)),
         Some((_, since)) if at.since(since) < WARNING => None,
         Some(_) => Some(stop(scene, chosen, target.clone(), reason)),
+    }
+}
+
+/// For whose sake somebody may have to go, the heaviest first.
+fn victims<'a, 's>(scene: &Scene<'a, 's>) -> Vec<&'s Keeping<'a, 's>> {
+    let mut victims = scene.suffering();
+    let misses =
+        |k: &&Keeping<'_, '_>| used_up::missed(scene.state, k.party, k.share) > Bytes::ZERO;
+    // Where memory is used up because of what some miss, it is for them.
+    if scene.standstill().is_none() && victims.iter().any(misses) {
+        victims.retain(misses);
+    }
+    // Once somebody was asked, it is enough that another is short still.
+    let still = || scene.state.asked.and_then(|_| scene.bereft());
+    if victims.is_empty() { still().into_iter().collect() } else { victims }
+}
+
+/// What is dire, for people.
+fn plight(scene: &Scene<'_, '_>) -> String {
+    let missed = scene.all.iter().map(|k| used_up::missed(scene.state, k.party, k.share));
+    match (scene.standstill(), missed.sum()) {
+        (Some(full), _) => {
+            format!("for want of memory everything stands still {full:.0} % of the time")
+        }
+        (None, Bytes::ZERO) => "memory is used up".to_owned(),
+        (None, missed) => format!("memory is used up, {missed} that are due are missing,"),
     }
 }
 
@@ -88,9 +113,11 @@ fn target(
     let class = party.entitlement.class.as_ref()?;
     let is_lighter = party.entitlement.weight < victim.party.entitlement.weight;
     let may = scene.settings.kill.contains(class) && is_lighter;
-    // What a full slice holds back nobody outside can give.
-    let mut full = scene.slices.iter().filter(|s| s.holds_back(&victim.party.group.path));
-    let helps = full.all(|slice| slice.holds(&party.group.path));
+    // What its slice has no room for nobody outside can give.
+    let lacks = victim.share - victim.party.group.memory.current;
+    let all: Vec<_> = scene.all.iter().map(|k| k.party.group).collect();
+    let full = used_up::without_room(scene.slices, &all, victim.party.group, lacks);
+    let helps = full.iter().all(|slice| slice.holds(&party.group.path));
     // Who stands still can neither react nor end in good order.
     let is_able = !party.group.activity.is_to_freeze && !scene.is_spared(party);
     if !may || !helps || !is_able || party.group.memory.current < LEAST {
@@ -163,10 +190,10 @@ mod tests {
     use ctlmgr_model::{CapacityAccount, CgroupPath, MemorySettings, SliceAccount};
 
     #[test]
-    fn nobody_goes_for_what_a_full_slice_holds_back_unless_it_lies_there() {
+    fn nobody_goes_for_what_a_slice_has_no_room_for_unless_it_lies_there() {
         let mib = Bytes::mib;
         let path = CgroupPath::new;
-        let is_asked = |batch_in: &str, demand| {
+        let is_asked = |batch_in: &str, most| {
             let web = testing::container("web", 1, mib(300), None);
             let mut batch = testing::container("batch", 2, mib(300), None);
             batch.group.path = path(&format!("{batch_in}/batch.scope"));
@@ -184,8 +211,8 @@ mod tests {
             let snapshot = ctlmgr_model::Snapshot { at: Millis(60_000), ..snapshot };
             let keep = |party, share| Keeping { party, share, lift_pct: 100, room: Bytes::ZERO };
             let all = [keep(&victim, mib(500)), keep(&other, mib(100))];
-            let slice =
-                SliceAccount { path: path("a.slice"), most: mib(700), capacity: mib(600), demand };
+            let (capacity, demand) = (mib(600), mib(900));
+            let slice = SliceAccount { path: path("a.slice"), most, capacity, demand };
             let scene = Scene {
                 settings: &settings,
                 account: &account,
@@ -196,8 +223,8 @@ mod tests {
             };
             last_resort(&scene).is_some()
         };
-        assert!(is_asked("b.slice", mib(500)), "there is room in the slice");
-        assert!(!is_asked("b.slice", mib(700)), "it would not help");
-        assert!(is_asked("a.slice", mib(700)));
+        assert!(is_asked("b.slice", mib(500)), "there is room in the slice for all of the share");
+        assert!(!is_asked("b.slice", mib(499)), "it would not help");
+        assert!(is_asked("a.slice", mib(499)));
     }
 }

@@ -67,7 +67,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, (&account, &slices), &parties, &mut complaints);
     let (is_filling, is_robbed) = (is_filling(&state, &parties), is_robbed(&parties));
-    let due = due(&parties, &verdicts, &slices);
+    let due = due(&state, &parties, &verdicts, &slices);
     let now = Now { snapshot, is_filling, is_robbed, due };
     state.tension = state.tension.next(&account, now);
     state.thawed_at.retain(|_, at| snapshot.at.since(*at) < AWAKE);

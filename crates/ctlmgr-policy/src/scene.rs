@@ -334,12 +334,9 @@ impl<'a, 's> Scene<'a, 's> {
         }
     }
 
-    /// What is dire, for people.
-    pub(crate) fn plight(&self) -> String {
-        standstill(&self.snapshot.host).map_or_else(
-            || "memory is used up".to_owned(),
-            |full| format!("for want of memory everything stands still {full:.0} % of the time"),
-        )
+    /// Part of the last 10 s in which everything stood still, in per cent, if that is dire.
+    pub(crate) fn standstill(&self) -> Option<f32> {
+        standstill(&self.snapshot.host)
     }
 
     /// How long the host has been tense.
@@ -378,6 +375,13 @@ impl<'a, 's> Scene<'a, 's> {
     /// The heaviest one that suffers.
     pub(crate) fn victim(&self) -> Option<&'s Keeping<'a, 's>> {
         self.heaviest(Keeping::is_suffering)
+    }
+
+    /// All that suffer, the heaviest first.
+    pub(crate) fn suffering(&self) -> Vec<&'s Keeping<'a, 's>> {
+        let mut all: Vec<_> = self.all.iter().filter(|k| k.is_suffering()).collect();
+        all.sort_by_key(|k| (std::cmp::Reverse(k.party.entitlement.weight), &k.party.name));
+        all
     }
 
     /// The heaviest one that misses something, whether it shows or not: who has lost nearly everything does

@@ -8,57 +8,103 @@
 //! Page cache that somebody is due is counted as theirs, and what workloads miss of it as gone.
 //!
 //! # Terms
-//! *Due*: what somebody needs within its share, beside what it holds that cannot be dropped. *Missed*: what is due to workloads and not
-//! there, of those who feel it and lack a good part ([`PART`]) of what they may keep. *Left*: what is free, and page cache that nobody is due, less what is missed. Where all have
-//! their shares, that is headroom; where somebody holds what cannot be taken from it, it is less by as much, as soon as
-//! others miss it.
+//! *Due*: what somebody needs within its share, beside what it holds that cannot be dropped. *Missed*: what is due to a
+//! workload and was taken from it, of page cache or to swap, as far as it would be back within the horizon of
+//! [`crate::demand`]; where it feels that, and it is a good part ([`PART`]) of what it may keep and no trifle. *Left*: what is
+//! free, and page cache that nobody is due, less what is missed. Where all have their shares, that is headroom; where
+//! somebody holds what cannot be taken from it, it is less by as much, as soon as others miss it.
 //!
 //! # Algorithm
 //! Memory is contended and there is no swap; and what is available falls below the kernel's watermark, until as much is as
-//! should be free; or somebody misses something, and what is left falls below the watermark, until it has come back half of
-//! the way to headroom.
+//! should be free; or somebody misses something, hardly more than headroom is free, and what is left falls below the watermark,
+//! until it has come back half of the way to headroom.
 //!
 //! # Properties
-//! Not while there is swap, nor without contention; page cache that nobody is due keeps it away; so does, where some is
-//! available, that nobody misses anything.
+//! Not while there is swap, nor without contention; page cache that nobody is due keeps it away; and, while some is
+//! available, so does it that nobody misses anything. What one gave up by itself is not missed, nor what it cannot have for a limit
+//! of its own or of its slice.
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, HostSample, Millis, SliceAccount, Verdict, VerdictKind,
+    Bytes, CapacityAccount, Group, HostSample, Knob, Millis, SliceAccount, Verdict, VerdictKind,
 };
 
+use crate::demand::RETURN_HORIZON_SECS;
 use crate::scene::feels_it;
+use crate::state::State;
 use crate::swap::has_swap;
 use crate::verdict::Party;
 
-/// Who lacks less than one part in so many of what it may keep is no reason to stop anybody.
+/// Who lacks less than one part in so many of what it may keep is no reason to stop anybody; nor is who lacks less than
+/// what frees nothing.
 const PART: u64 = 8;
+pub(crate) const LEAST: Bytes = Bytes::mib(32);
 
 /// Page cache that is due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     /// What they have of it.
     kept: Bytes,
-    /// What they miss of it.
+    /// What they miss.
     missed: Bytes,
 }
 
 /// What all are due.
-pub(crate) fn due(parties: &[Party<'_>], verdicts: &[Verdict], slices: &[SliceAccount]) -> Due {
-    // Units have a share, too, but nobody is stopped for their sake.
-    let is_meant = |p: &Party<'_>| p.kind == VerdictKind::Workload && p.entitlement.managed;
+pub(crate) fn due(
+    state: &State,
+    parties: &[Party<'_>],
+    verdicts: &[Verdict],
+    slices: &[SliceAccount],
+) -> Due {
+    let all: Vec<&Group> = parties.iter().map(|p| p.group).collect();
     parties.iter().zip(verdicts).fold(Due::default(), |sum, (party, verdict)| {
-        let memory = &party.group.memory;
-        let fixed = memory.working_set() - memory.active_file;
-        let may_keep = verdict.share.min(verdict.demand);
-        let kept = (may_keep - fixed).min(memory.page_cache());
-        // What a full slice holds back is missing for want of nothing elsewhere.
-        let is_held_back = slices.iter().any(|slice| slice.holds_back(&party.group.path));
-        let lacks = may_keep - fixed - memory.page_cache();
-        let is_missed = lacks.0 >= may_keep.0 / PART && feels_it(&party.estimate);
-        let counts = is_meant(party) && is_missed && !is_held_back;
-        let missed = if counts { lacks } else { Bytes::ZERO };
+        let (memory, share) = (&party.group.memory, verdict.share);
+        let kept = (may_keep(state, party, share) - fixed(party)).min(memory.page_cache());
+        let missed = missed(state, party, share);
+        let has_room = without_room(slices, &all, party.group, missed).is_empty();
+        let missed = if has_room { missed } else { Bytes::ZERO };
         Due { kept: sum.kept + kept, missed: sum.missed + missed }
     })
+}
+
+/// What somebody misses that has this share. Units have one, too, but nobody is stopped for their sake.
+pub(crate) fn missed(state: &State, party: &Party<'_>, share: Bytes) -> Bytes {
+    let (memory, estimate) = (&party.group.memory, &party.estimate);
+    let may_keep = may_keep(state, party, share);
+    let lacks = may_keep - fixed(party) - memory.page_cache();
+    // What it gave up by itself is in its demand for a while, and nowhere else.
+    let taken = (estimate.had_cache - memory.page_cache()) + (memory.swap - memory.swapcached);
+    let back = estimate.refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
+    let missed = lacks.min(taken).min(Bytes(back));
+    let is_meant = party.kind == VerdictKind::Workload && party.entitlement.managed;
+    let is_much = missed >= LEAST && missed.0 >= may_keep.0 / PART;
+    if is_meant && is_much && feels_it(estimate) { missed } else { Bytes::ZERO }
+}
+
+/// Slices above a group that have no room for so much more, whoever outside gives some; `all` is who holds what they hold.
+pub(crate) fn without_room<'s>(
+    slices: &'s [SliceAccount],
+    all: &[&Group],
+    group: &Group,
+    more: Bytes,
+) -> Vec<&'s SliceAccount> {
+    let held = |slice: &SliceAccount| -> Bytes {
+        all.iter().filter(|g| slice.holds(&g.path)).map(|g| g.memory.current).sum()
+    };
+    let above = slices.iter().filter(|slice| slice.holds(&group.path));
+    above.filter(|slice| held(slice) + more > slice.most).collect()
+}
+
+/// What it needs within its share and a limit of its own.
+fn may_keep(state: &State, party: &Party<'_>, share: Bytes) -> Bytes {
+    let is_ours = state.ours(party.group, Knob::MemoryHigh).is_some();
+    let own = party.group.memory.high.bytes().filter(|_| !is_ours);
+    share.min(party.estimate.demand).min(own.unwrap_or(share))
+}
+
+/// What of it cannot be dropped.
+fn fixed(party: &Party<'_>) -> Bytes {
+    let memory = &party.group.memory;
+    memory.working_set() - memory.active_file
 }
 
 /// Whether memory is used up, where it was so `since`.
@@ -72,16 +118,21 @@ pub(crate) fn is_used_up(
     let (least, most) = (host.watermark, host.watermark.max(account.headroom));
     let until = |enough: Bytes| if since.is_some() { enough } else { least };
     let left = host.mem_free + host.reclaimable_cache - due.kept - due.missed;
-    let is_missed = due.missed > Bytes::ZERO && left < until(Bytes(u64::midpoint(least.0, most.0)));
+    // Who has room to read again what it lost misses nothing that others have.
+    let is_scarce = host.mem_free < most + Bytes(most.0 / 4);
+    let is_missed = due.missed > Bytes::ZERO
+        && is_scarce
+        && left < until(Bytes(u64::midpoint(least.0, most.0)));
     account.is_contended() && !has_swap(host) && (host.mem_available < until(most) || is_missed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::demand::Estimate;
     use crate::testing::{self, container};
     use crate::verdict::verdicts;
-    use ctlmgr_model::{CgroupPath, Controller};
+    use ctlmgr_model::{CgroupPath, Controller, Limit, Workload};
 
     fn mib(n: u64) -> Bytes {
         Bytes::mib(n)
@@ -124,41 +175,69 @@ mod tests {
         assert!(!is_so(400, 11, None), "some of the rest can be had");
         assert!(is_so(400, 16, SINCE) && !is_so(400, 15, SINCE), "half of the way to headroom");
         assert!(!is_so(470, 0, None) && !is_so(470, 0, SINCE), "nobody misses anything");
+        host.mem_free = mib(125);
+        let due = Due { kept: mib(450), missed: mib(150) };
+        assert!(!is_used_up(&account, &host, due, None), "it only has to be read again");
+        host.mem_free = mib(124);
+        assert!(is_used_up(&account, &host, due, None));
     }
 
-    /// A workload whose need and share are these, in MiB, and which has so much of page cache beside 100 MiB of other memory.
-    fn due_of([need, share, cache]: [u64; 3], is_felt: bool, kind: VerdictKind) -> Due {
+    /// What a workload is due whose need, share and page cache are these, in MiB, beside 100 MiB of other memory; in a slice
+    /// that may hold so much.
+    fn due_in(
+        most: u64,
+        [need, share, cache]: [u64; 3],
+        but: impl FnOnce(&mut Workload, &mut Estimate, &mut VerdictKind),
+    ) -> Due {
         let mut workload = container("w", 1, mib(100), None);
         workload.group.memory.inactive_file = mib(cache);
         workload.group.memory.current = mib(100 + cache + 50);
-        let mut party = testing::party(&workload, None, 100);
-        party.kind = kind;
-        party.estimate.refaults_per_sec = if is_felt { 1000 } else { 0 };
+        let mut estimate = testing::party(&workload, None, 100).estimate;
+        (estimate.demand, estimate.had_cache) = (mib(need), mib(400));
+        estimate.refaults_per_sec = 1000;
+        let mut kind = VerdictKind::Workload;
+        but(&mut workload, &mut estimate, &mut kind);
+        let party = Party { kind, estimate, ..testing::party(&workload, None, 100) };
         let (account, parties) = (contended().0, [party]);
         let shares = Controller::Shares;
         let mut verdicts = verdicts(shares, (&account, &[]), &parties, &mut Vec::new());
-        (verdicts[0].demand, verdicts[0].share) = (mib(need), mib(share));
+        verdicts[0].share = mib(share);
         let slice = SliceAccount {
             path: CgroupPath::new("a.slice"),
-            most: mib(400),
-            capacity: mib(300),
-            demand: mib(500),
+            most: mib(most),
+            capacity: mib(most),
+            demand: mib(5000),
         };
-        let held_back = due(&parties, &verdicts, &[slice]);
-        assert_eq!(held_back.missed, Bytes::ZERO, "what its slice holds back nobody else has");
-        due(&parties, &verdicts, &[])
+        due(&State::default(), &parties, &verdicts, &[slice])
     }
 
     #[test]
     fn what_is_due_is_need_within_the_share_beside_what_cannot_be_dropped() {
-        let of = |sizes, is_felt| due_of(sizes, is_felt, VerdictKind::Workload);
+        let of = |sizes| due_in(5000, sizes, |_, _, _| ());
         let due = |kept, missed| Due { kept: mib(kept), missed: mib(missed) };
-        assert_eq!(of([500, 500, 400], true), due(400, 0), "slab is dropped, too");
-        assert_eq!(of([500, 500, 300], true), due(300, 100));
-        assert_eq!(of([500, 500, 300], false), due(300, 0), "it does not feel it");
-        assert_eq!(of([500, 500, 340], true), due(340, 0), "a trifle");
-        assert_eq!(of([500, 300, 400], true), due(200, 0), "the rest is beyond its share");
-        assert_eq!(of([200, 500, 400], true), due(100, 0), "nobody needs the rest");
-        assert_eq!(due_of([500, 500, 300], true, VerdictKind::Bystander), due(300, 0));
+        assert_eq!(of([500, 500, 400]), due(400, 0), "slab is dropped, too");
+        assert_eq!(of([500, 500, 300]), due(300, 100));
+        assert_eq!(of([500, 500, 340]), due(340, 0), "a trifle");
+        assert_eq!(of([200, 200, 69]), due(69, 0), "little, though a good part of its share");
+        assert_eq!(of([500, 300, 400]), due(200, 0), "the rest is beyond its share");
+        assert_eq!(of([200, 500, 400]), due(100, 0), "nobody needs the rest");
+    }
+
+    #[test]
+    fn missed_is_what_was_taken_and_is_asked_for_and_could_be_had() {
+        let sizes = [500, 500, 300];
+        let missed = |most, but: fn(&mut Workload, &mut Estimate, &mut VerdictKind)| {
+            due_in(most, sizes, but).missed
+        };
+        assert_eq!(missed(550, |_, _, _| ()), mib(100));
+        assert_eq!(missed(549, |_, _, _| ()), mib(0), "its slice has no room for it");
+        assert_eq!(missed(550, |_, e, _| e.refaults_per_sec = 100), mib(0), "it does not feel it");
+        assert_eq!(missed(550, |_, e, _| e.refaults_per_sec = 256), mib(0), "nor in a minute");
+        assert_eq!(missed(550, |_, e, _| e.had_cache = mib(300)), mib(0), "it gave it up itself");
+        assert_eq!(missed(550, |_, _, kind| *kind = VerdictKind::Bystander), mib(0));
+        let with_limit = |w: &mut Workload, _: &mut Estimate, _: &mut VerdictKind| {
+            w.group.memory.high = Limit::Bytes(mib(440));
+        };
+        assert_eq!(missed(550, with_limit), mib(0), "it may not have more");
     }
 }

@@ -171,7 +171,7 @@ impl Set {
     }
 
     /// Loses anonymous memory to swap, or page cache of its files; what is never touched first.
-    pub(crate) fn lose(&mut self, amount: Bytes) {
+    pub fn lose(&mut self, amount: Bytes) {
         let unused = amount.min(self.unused);
         self.unused = self.unused - unused;
         self.swapped_unused = self.swapped_unused + unused;

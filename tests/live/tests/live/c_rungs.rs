@@ -197,10 +197,13 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
     let reasons = journal()?;
     ensure!(was_told, "its memory.pressure did not tell it: {reasons}");
     ensure!(reasons.contains("asked to give up memory before it is stopped"), "{reasons}");
-    ensure!(least_mib > WEB_MIB / 2, "web kept {least_mib} MiB only: {reasons}");
+    // Of the whole time, in which batch has its grace and this test reads, too.
+    ensure!(least_mib > WEB_MIB * 2 / 5, "web kept {least_mib} MiB only: {reasons}");
     ensure!(need_mib > WEB_MIB * 9 / 10, "what was promised and is missed stays need: {need_mib}");
     // The request has the same reason, but not at its beginning.
-    ensure!(reasons.contains("F_REASON=memory is used up and web (weight 400"), "{reasons}");
+    let stops = ["F_REASON=memory is used up, ", "F_REASON=for want of memory "];
+    ensure!(stops.iter().any(|stop| reasons.contains(stop)), "{reasons}");
+    ensure!(reasons.contains(" and web (weight 400"), "{reasons}");
     ensure!(reasons.contains("instead of it: nobody else may be"), "{reasons}");
     eventually("web has its page cache again", || Ok(held_mib()? > WEB_MIB - 5))?;
     drop((web, batch, swap_off));
