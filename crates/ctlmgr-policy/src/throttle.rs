@@ -29,7 +29,7 @@
 //! (PSI `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
 //!
 //! # Properties
-//! Never below the share, a unit's never below that by weight, nor below present use less what is reclaimed before, a ramp never below the promise; never above what was
+//! Never below the share, a unit's never below that by weight, nor written below present use less what is reclaimed before, a ramp never below the promise; never above what was
 //! there before; no new brake without PSI or with nobody suffering; nothing on who is spared; after a
 //! rest nothing is left; nothing where systemd-oomd could kill soon ([`crate::oomd`]).
 
@@ -137,7 +137,11 @@ fn ask(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Strin
     scene.state.asked.filter(|(id, _)| *id == keeping.id())?;
     let class = keeping.party.entitlement.class.as_ref();
     class.filter(|c| scene.settings.kill.contains(*c))?;
-    let high = (keeping.party.group.memory.current + Bytes::mib(1)).max(keeping.share);
+    let group = keeping.party.group;
+    let fresh = group.memory.current + Bytes::mib(1);
+    // One that followed its use up would hardly be felt.
+    let present = scene.state.ours(group, Knob::MemoryHigh).unwrap_or(fresh);
+    let high = present.min(fresh).max(keeping.share);
     Some((high, "asked to give up memory before it is stopped".to_owned()))
 }
 

