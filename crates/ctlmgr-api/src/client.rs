@@ -276,11 +276,17 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
-    #[tokio::test]
-    async fn following_ends_when_the_daemon_does() {
+    /// A socket, and the directory that goes with the test.
+    fn listening() -> (tempfile::TempDir, PathBuf, UnixListener) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
+        (dir, socket, listener)
+    }
+
+    #[tokio::test]
+    async fn following_ends_when_the_daemon_does() {
+        let (_dir, socket, listener) = listening();
         let daemon = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
@@ -302,9 +308,7 @@ mod tests {
     #[tokio::test]
     async fn a_daemon_that_goes_before_it_answers_cuts_off() {
         for (is_asked, has_read) in [(false, false), (true, false), (true, true)] {
-            let dir = tempfile::tempdir().unwrap();
-            let socket = dir.path().join("s");
-            let listener = UnixListener::bind(&socket).unwrap();
+            let (_dir, socket, listener) = listening();
             let daemon = tokio::spawn(async move {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 if is_asked {
@@ -324,9 +328,7 @@ mod tests {
     async fn so_does_one_that_goes_in_the_midst_of_its_answer_and_none_that_says_something_else() {
         let half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n[[[".as_slice();
         for (said, is_cut_off) in [(half, true), (b"no HTTP\r\n\r\n".as_slice(), false)] {
-            let dir = tempfile::tempdir().unwrap();
-            let socket = dir.path().join("s");
-            let listener = UnixListener::bind(&socket).unwrap();
+            let (_dir, socket, listener) = listening();
             let daemon = tokio::spawn(async move {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
