@@ -15,7 +15,7 @@ mod starts;
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
@@ -54,8 +54,8 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Memory {
-    /// Which pair of hogs, under which pressure.
-    #[arg(long, default_value = "sizes", value_parser = PossibleValuesParser::new(SCENES.iter().map(|s| s.name)))]
+    /// Which pair of hogs, under which pressure; all: one after the other, each with a report of its own.
+    #[arg(long, default_value = "sizes", value_parser = PossibleValuesParser::new(SCENES.iter().map(|s| s.name).chain([ALL])))]
     scene: String,
     /// Runs of each policy.
     #[arg(long, default_value_t = 3)]
@@ -85,6 +85,9 @@ struct Memory {
     #[arg(long, default_value = "")]
     only: String,
 }
+
+/// For `--scene`.
+const ALL: &str = "all";
 
 /// Per cent of its set that each member may hold, at each step.
 type Parts = [u32; STEPS];
@@ -124,7 +127,11 @@ fn is_named(policy: &str, only: &str) -> bool {
 }
 
 fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
-    let scene = SCENES.iter().find(|s| s.name == memory.scene).context("no such scene")?;
+    let is_asked = |scene: &&Scene| memory.scene == ALL || scene.name == memory.scene;
+    SCENES.iter().filter(is_asked).try_for_each(|scene| run_scene(kit, memory, scene))
+}
+
+fn run_scene(kit: &Kit, memory: &Memory, scene: &Scene) -> Result<()> {
     let Memory { step_secs, swap, kernel, .. } = memory;
     let mut results = Results { scene, step_secs: *step_secs, swap, kernel, runs: Vec::new() };
     let is_possible = |p: &Policy| p.script != "parts" || memory.parts.is_some();
@@ -139,7 +146,7 @@ fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
     // Rounds, not blocks: a machine that drifts drifts for all policies.
     for round in 1..=memory.runs {
         for (i, policy) in POLICIES.iter().enumerate().filter(|(_, p)| is_wanted(p)) {
-            sh::say(&format!("round {round} of {}: {}", memory.runs, policy.name));
+            sh::say(&format!("{}, round {round} of {}: {}", scene.name, memory.runs, policy.name));
             let record = measure(kit, memory, scene, policy)?;
             results.runs.push(Run { policy: i, record });
             // After every run: an hour of measuring must not be lost to what comes last.

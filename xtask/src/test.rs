@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every test there is, and one line that counts them.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -276,11 +277,16 @@ fn live_in(
     if is_installed {
         machine.output("dpkg -i /run/in/ctlmgr.deb", Duration::from_secs(120))?;
     }
-    let mut shown = Tee { text: Vec::new(), since: Instant::now() };
+    let mut shown = Tee { text: Vec::new(), since: Instant::now(), balloon_mib: None };
     let script = format!(
         "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {which}"
     );
-    let status = machine.run_into(&script, Duration::from_secs(3000), &mut shown)?;
+    let status = machine.run_with(&script, Duration::from_secs(3000), &mut |machine, bytes| {
+        shown.write_all(bytes)?;
+        shown.flush()?;
+        // A test may ask for a smaller machine.
+        shown.balloon_mib.take().map_or(Ok(()), |mib| machine.balloon(mib))
+    })?;
     let (passed, failed) = tally(&String::from_utf8_lossy(&shown.text));
     Ok((passed, if status == 0 { failed } else { failed.max(1) }))
 }
@@ -289,20 +295,37 @@ fn live_in(
 struct Tee {
     text: Vec<u8>,
     since: Instant,
+    /// What the last `@{"balloon": MIB}` asked for, until it is done.
+    balloon_mib: Option<u64>,
 }
 
 impl Tee {
+    /// Takes a request out of the line that just ended: it stands where the test runner will say what came of the test.
+    fn hear(&mut self) {
+        let start = self.text.windows(2).rposition(|two| two == b"@{");
+        let request = start.and_then(|at| {
+            Some((at, serde_json::from_slice::<serde_json::Value>(self.text.get(at + 1..)?).ok()?))
+        });
+        if let Some((at, value)) = request {
+            self.balloon_mib = value["balloon"].as_u64();
+            self.text.truncate(at);
+        }
+    }
+
     fn ends_a_test(&self) -> bool {
         let line = self.text.strip_suffix(b"\n").and_then(|t| t.rsplit(|b| *b == b'\n').next());
         line.is_some_and(|l| l.starts_with(b"test ") && !l.starts_with(b"test result"))
     }
 }
 
-impl std::io::Write for Tee {
+impl Write for Tee {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut out = std::io::stdout();
         for part in bytes.split_inclusive(|b| *b == b'\n') {
             self.text.extend(part);
+            if part.ends_with(b"\n") {
+                self.hear();
+            }
             if self.ends_a_test() {
                 let secs = self.since.elapsed().as_secs_f32();
                 self.since = Instant::now();
@@ -357,7 +380,7 @@ mod tests {
 
     #[test]
     fn knows_the_end_of_a_test_in_pieces() {
-        let mut tee = Tee { text: Vec::new(), since: Instant::now() };
+        let mut tee = Tee { text: Vec::new(), since: Instant::now(), balloon_mib: None };
         let mut ends = |bytes: &[u8]| {
             tee.write_all(bytes).unwrap();
             tee.ends_a_test()
@@ -365,6 +388,18 @@ mod tests {
         assert!(!ends(b"running 1 test\ntest a::b ... "));
         assert!(ends(b"ok\n") && !ends(b"\n"));
         assert!(!ends(b"test result: ok. 1 passed\n"));
+    }
+
+    #[test]
+    fn a_test_may_ask_for_a_smaller_machine_before_it_ends() {
+        let mut tee = Tee { text: Vec::new(), since: Instant::now(), balloon_mib: None };
+        tee.write_all(b"test a::b ... @{\"ball").unwrap();
+        assert_eq!(tee.balloon_mib, None);
+        tee.write_all(b"oon\": 1250}\n").unwrap();
+        assert_eq!(tee.balloon_mib.take(), Some(1250));
+        tee.write_all(b"ok\n").unwrap();
+        assert!(tee.ends_a_test());
+        assert_eq!(tee.balloon_mib, None);
     }
 
     #[test]

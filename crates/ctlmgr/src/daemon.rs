@@ -216,3 +216,31 @@ fn read_weight(text: &str, settings: &serde_json::Value) -> Result<Weight, Failu
     let number = number.ok_or_else(|| Failure::bad_input(expected()))?;
     Weight::new(number).map_err(Failure::bad_input)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// What comes of asking somebody who answers like this, and how often he was asked.
+    async fn asked(
+        answer: impl Fn(u32) -> Result<u32, ClientError>,
+    ) -> (Result<u32, ClientError>, u32) {
+        let times = Cell::new(0);
+        let got = persist(async || {
+            times.set(times.get() + 1);
+            answer(times.get())
+        })
+        .await;
+        (got, times.get())
+    }
+
+    #[tokio::test]
+    async fn who_is_cut_off_asks_again_and_who_is_refused_does_not() {
+        let (got, times) = asked(|n| if n < 3 { Err(ClientError::Stopping) } else { Ok(n) }).await;
+        assert_eq!((got.unwrap(), times), (3, 3));
+        let (got, times) = asked(|_| Err(ClientError::Exchange("refused".to_owned()))).await;
+        assert_eq!((got.unwrap_err().to_string().contains("refused"), times), (true, 1));
+    }
+}

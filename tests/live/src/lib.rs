@@ -3,6 +3,7 @@
 //! Nothing waits by sleeping for a guessed time: every wait is for a condition, with a deadline
 //! that only a hung guest reaches.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -131,6 +132,35 @@ pub fn install_hog() -> Result<()> {
     .map(drop)
 }
 
+/// A balloon of the hypervisor's, which takes memory from the guest until this is dropped.
+#[derive(Debug)]
+pub struct Balloon;
+
+impl Balloon {
+    /// Leaves so much to the guest.
+    ///
+    /// # Errors
+    /// The hypervisor cannot be asked.
+    pub fn leave(mib: u64) -> Result<Balloon> {
+        ask_for_memory(mib).map(|()| Balloon)
+    }
+}
+
+impl Drop for Balloon {
+    fn drop(&mut self) {
+        // More than there is: all.
+        let _ = ask_for_memory(1 << 20);
+    }
+}
+
+/// What runs the guest reads this in the output of the tests, where no test runner keeps it back.
+fn ask_for_memory(mib: u64) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "@{{\"balloon\": {mib}}}")
+        .and_then(|()| out.flush())
+        .context("failed to ask for memory")
+}
+
 /// A number in a file; `max` is the largest.
 ///
 /// # Errors
@@ -166,6 +196,14 @@ impl Ctlmgr {
     /// The daemon does not answer.
     pub fn status(&self) -> Result<Value> {
         json("ctlmgr status --json")
+    }
+
+    /// The answer of `ctlmgr plan --json`.
+    ///
+    /// # Errors
+    /// The daemon does not answer.
+    pub fn plan(&self) -> Result<Value> {
+        json("ctlmgr plan --json")
     }
 
     /// What is decided about a workload.

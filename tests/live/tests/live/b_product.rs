@@ -212,7 +212,7 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
     let third = start("third", 100)?;
     let mut contended_at = None;
     eventually("memory is contended", || {
-        let plan = json("ctlmgr plan --json")?;
+        let plan = ctlmgr.plan()?;
         let account = &plan["account"];
         contended_at = plan["at"].as_u64();
         Ok(account["demand"].as_u64() > account["capacity"].as_u64())
@@ -232,7 +232,7 @@ fn under_pressure_weight_decides_who_keeps_memory() -> Result<()> {
     eventually("two alike are owed alike", || {
         let (light, third) = (due("light")?, due("third")?);
         let is_alike = (light - third).abs() < 0.1;
-        let is_settled = json("ctlmgr plan --json")?["at"].as_u64() > Some(settled_at);
+        let is_settled = ctlmgr.plan()?["at"].as_u64() > Some(settled_at);
         ensure!(is_alike || !is_settled, "due {light:.3}, {third:.3}");
         Ok(is_settled)
     })?;

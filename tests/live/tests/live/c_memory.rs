@@ -270,7 +270,7 @@ fn a_slice_with_a_limit_of_its_own_is_shared_out_by_weight() -> Result<()> {
     eventually("the heavy one has most of its set and the light one gives", || {
         Ok(heavy.knob("memory.current")? > 250 * MIB && light.knob("memory.low")? < 150 * MIB)
     })?;
-    let account = json("ctlmgr plan --json")?["account"].clone();
+    let account = ctlmgr.plan()?["account"].clone();
     ensure!(account["demand"].as_u64() < account["capacity"].as_u64(), "the host has plenty");
     let why = sh("ctlmgr why light")?;
     ensure!(why.contains("there in /ctlmgr.slice/ctlmgr-shop.slice: weight 100"), "{why}");

@@ -5,6 +5,7 @@
 mod a_install;
 mod b_product;
 mod c_batches;
+mod c_capacity;
 mod c_coalesce;
 mod c_faults;
 mod c_memory;

@@ -1,0 +1,86 @@
+//! Memory of the machine changes under us.
+
+use anyhow::{Result, ensure};
+use ctlmgr_live::{Balloon, Container, Ctlmgr, eventually, install_hog, sh};
+
+const MIB: u64 = 1 << 20;
+const SET_MIB: u64 = 500;
+/// Looks, one a second while memory is short, after which nothing turns any more.
+const SETTLED: u64 = 10;
+
+/// What protects two containers, look after look.
+struct Shares<'a> {
+    ctlmgr: &'a Ctlmgr,
+    heavy: Container,
+    light: Container,
+}
+
+impl Shares<'_> {
+    fn now(&self) -> Result<[u64; 2]> {
+        Ok([self.heavy.knob("memory.low")? / MIB, self.light.knob("memory.low")? / MIB])
+    }
+
+    fn capacity_mib(&self) -> Result<u64> {
+        Ok(self.ctlmgr.plan()?["account"]["capacity"].as_u64().unwrap_or(0) / MIB)
+    }
+
+    fn looks(&self) -> Result<u64> {
+        Ok(self.ctlmgr.status()?["counters"]["cycles"].as_u64().unwrap_or(0))
+    }
+
+    /// All values that the share of the light one had, until so many looks are over.
+    fn follow(&self, looks: u64) -> Result<Vec<u64>> {
+        let from = self.looks()?;
+        let mut seen = Vec::new();
+        eventually("so many looks are over", || {
+            seen.push(self.now()?[1]);
+            Ok(self.looks()? >= from + looks)
+        })?;
+        Ok(seen)
+    }
+}
+
+/// How often a value turned round, by more than what it breathes.
+fn turns(seen: &[u64]) -> usize {
+    let mut kept: Vec<u64> = Vec::new();
+    for value in seen {
+        if kept.last().is_none_or(|last| last.abs_diff(*value) > SET_MIB / 50) {
+            kept.push(*value);
+        }
+    }
+    let ways: Vec<bool> = kept.windows(2).map(|pair| pair[1] > pair[0]).collect();
+    ways.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
+#[test]
+fn shares_follow_a_balloon_down_and_up() -> Result<()> {
+    install_hog()?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    let start = |name: &str, weight: u32| {
+        let arguments = format!(
+            "--memory-reservation {SET_MIB}m --label ctlmgr.weight={weight} \
+             lab-hog /hog --size {SET_MIB} --rate 5 --threads 2"
+        );
+        Container::run(name, &arguments)
+    };
+    let shares =
+        Shares { ctlmgr: &ctlmgr, heavy: start("heavy", 400)?, light: start("light", 100)? };
+    let have_all = || Ok(shares.now()?.iter().all(|low| *low > SET_MIB - 20));
+    eventually("both have their share", have_all)?;
+    let before = shares.capacity_mib()?;
+    let balloon = Balloon::leave(1250)?;
+    eventually("there is less to share out", || Ok(shares.capacity_mib()? + 600 < before))?;
+    let settling = shares.follow(SETTLED)?;
+    let settled = shares.follow(SETTLED)?;
+    let [heavy, light] = shares.now()?;
+    let seen = format!("{settling:?} {settled:?}; {}", sh("ctlmgr memory top; ctlmgr why light")?);
+    ensure!(heavy > SET_MIB - 20 && light < SET_MIB - 50, "the light one gives: {seen}");
+    ensure!(heavy + light <= shares.capacity_mib()?, "{seen}");
+    ensure!(turns(&settling) <= 2 && turns(&settled) == 0, "{seen}");
+    drop(balloon);
+    eventually("both have their share again", have_all)?;
+    ensure!(shares.capacity_mib()? + 20 > before, "and there is as much to share out as before");
+    let Shares { heavy, light, .. } = shares;
+    drop((heavy, light));
+    ctlmgr.stop_and_expect_pristine()
+}
