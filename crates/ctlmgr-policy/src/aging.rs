@@ -30,7 +30,7 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
     }
     let path = CgroupPath::new("");
     let written = state.written.get(&(path.clone(), Knob::LruGen));
-    let is_foreign = is_foreign(state, snapshot);
+    let is_foreign = foreign(state, snapshot).is_some();
     let interval = if is_foreign { REASSERT_INTERVAL } else { WRITE_INTERVAL };
     let is_recent = written.is_some_and(|w| snapshot.at.since(w.at) < interval);
     if is_recent || is_foreign && settings.on_override == OnOverride::Yield {
@@ -47,19 +47,20 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
     })
 }
 
-/// Whether another writer changed it since.
-pub(crate) fn is_foreign(state: &State, snapshot: &Snapshot) -> bool {
-    let written = state.written.get(&(CgroupPath::new(""), Knob::LruGen));
-    let present = snapshot.host.lru_gen.map(|mask| Bytes(u64::from(mask)));
-    let is_other = written.zip(present).is_some_and(|(w, p)| !w.saved.is_ours(&p.into()));
-    is_other && !snapshot.is_mixed
+/// Another writer's value, if one changed it since.
+pub(crate) fn foreign(state: &State, snapshot: &Snapshot) -> Option<((CgroupPath, Knob), Bytes)> {
+    let key = (CgroupPath::new(""), Knob::LruGen);
+    let present = Bytes(u64::from(snapshot.host.lru_gen?));
+    let is_other = !state.written.get(&key)?.saved.is_ours(&present.into());
+    (is_other && !snapshot.is_mixed).then_some((key, present))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decide;
     use crate::testing::host;
-    use ctlmgr_model::{Millis, Outcome};
+    use ctlmgr_model::{Millis, Outcome, Settings};
 
     fn write(snapshot: &mut Snapshot, mask: u32) {
         snapshot.host.lru_gen = Some(mask);
@@ -97,7 +98,13 @@ mod tests {
             write(&mut snapshot, mask);
             settings.on_override = OnOverride::Yield;
             assert_eq!(next(&settings, &mut state, &mut snapshot), Some(mask));
-            assert!(is_foreign(&state, &snapshot));
+            let before = state.overrides();
+            let (plan, seen) = decide(&Settings::default(), state.clone(), &snapshot);
+            assert_eq!(seen.overrides(), before + 1, "it is counted");
+            let said =
+                "page aging (lru_gen) was changed by another writer; ctlmgr leaves it at that";
+            assert!(plan.complaints.iter().any(|c| c == said), "and named: {:?}", plan.complaints);
+            state = seen;
             settings.on_override = OnOverride::Reassert;
             assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
         }

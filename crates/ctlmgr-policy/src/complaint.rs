@@ -21,12 +21,7 @@ const OF_WORKLOADS: usize = 30;
 const NAMED: usize = 5;
 
 /// What could not be followed, and who else writes.
-pub(crate) fn complaints(
-    settings: &Settings,
-    state: &State,
-    snapshot: &Snapshot,
-    parties: &[Party<'_>],
-) -> Vec<String> {
+pub(crate) fn complaints(settings: &Settings, state: &State, parties: &[Party<'_>]) -> Vec<String> {
     let of_workloads = || parties.iter().flat_map(|p| &p.entitlement.complaints);
     let mut out: Vec<String> = of_workloads().take(OF_WORKLOADS).cloned().collect();
     if let Some(rest @ 1..) = of_workloads().count().checked_sub(OF_WORKLOADS) {
@@ -36,12 +31,14 @@ pub(crate) fn complaints(
         OnOverride::Yield => "ctlmgr leaves it at that",
         OnOverride::Reassert => "ctlmgr writes its own again",
     };
-    if aging::is_foreign(state, snapshot) {
-        out.push(format!("page aging (lru_gen) was changed by another writer; {then}"));
-    }
     out.extend(state.overridden.iter().map(|((path, knob), observed)| {
-        let (who, to) = (whose(parties, path), knob.words(*observed));
-        format!("{who}: {knob} was changed to {to} by another writer; {then}")
+        let what = match knob {
+            Knob::LruGen => "page aging (lru_gen) was changed".to_owned(),
+            _ => {
+                format!("{}: {knob} was changed to {}", whose(parties, path), knob.words(*observed))
+            }
+        };
+        format!("{what} by another writer; {then}")
     }));
     out
 }
@@ -65,7 +62,8 @@ pub(crate) fn overridden(
             && !is_promise(snapshot, group, *knob, *value)
             && !is_bare_again(state, snapshot, group, *knob, *value)
     });
-    foreign.map(|(group, knob, value)| ((group.path.clone(), knob), value)).collect()
+    let foreign = foreign.map(|(group, knob, value)| ((group.path.clone(), knob), value));
+    foreign.chain(aging::foreign(state, snapshot)).collect()
 }
 
 /// Whether another writer's value is left as it is: always, or where ours are to be written again, for a while.

@@ -62,7 +62,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let parties = parties(settings, &state, snapshot);
     let (slices, demand) = capacity::slices(&state, snapshot, &parties);
     let account = capacity::account(&settings.memory, snapshot, demand);
-    let mut complaints = complaints(settings, &state, snapshot, &parties);
+    let mut complaints = complaints(settings, &state, &parties);
     complaints.extend(troubles(settings, &state, snapshot, (&account, &slices), &parties));
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, (&account, &slices), &parties, &mut complaints);

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_act::{Stopper, UnitProperties};
-use ctlmgr_model::{Action, Knob, Millis, Mode, Outcome, Rung, Snapshot, Step};
+use ctlmgr_model::{Action, Millis, Mode, Outcome, Rung, Snapshot, Step};
 use ctlmgr_policy::replay::Event;
 use ctlmgr_policy::{check, decide};
 use tracing::{debug, error, info, warn};
@@ -229,7 +229,7 @@ impl<U: UnitProperties> Daemon<U> {
 /// Whether the next reading finds another writer's value in a knob of the memory job, and counts it then. What was given
 /// back is not looked at any more.
 fn is_found_later(step: &Step) -> bool {
-    matches!(step.action, Action::Set { knob, .. } if knob != Knob::LruGen)
+    matches!(step.action, Action::Set { .. })
 }
 
 fn only_releases(steps: Vec<Step>) -> Vec<Step> {

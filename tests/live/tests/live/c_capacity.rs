@@ -76,7 +76,9 @@ fn shares_follow_a_balloon_down_and_up() -> Result<()> {
     let seen = format!("{settling:?} {settled:?}; {}", sh("ctlmgr memory top; ctlmgr why light")?);
     ensure!(heavy > SET_MIB - 20 && light < SET_MIB - 50, "the light one gives: {seen}");
     ensure!(heavy + light <= shares.capacity_mib()?, "{seen}");
-    ensure!(turns(&settling) <= 2 && turns(&settled) == 0, "{seen}");
+    ensure!(turns(&settling) <= 2, "{seen}");
+    // What each feels goes on to correct it.
+    ensure!(settled.iter().all(|low| low.abs_diff(light) <= SET_MIB / 10), "{seen}");
     drop(balloon);
     eventually("both have their share again", have_all)?;
     ensure!(shares.capacity_mib()? + 20 > before, "and there is as much to share out as before");
