@@ -7,6 +7,7 @@
 #                               disk, zram, zswap or none
 #   setting              a line of [memory], or empty
 #   cpu_first            true: redis have the processor before anybody else but the kernel
+#   cpu_by_size          true: hogs have the processor by their size, as they use it
 #   parts                policy parts: per cent of its set that each member may hold, at each step
 . /run/in/lib.sh
 for assignment in "$@"; do eval "${assignment%%=*}=\${assignment#*=}"; done
@@ -75,8 +76,10 @@ start() {
 	else
 		file=
 		if [ "$kind" = files ]; then file="--file /log/$name.set"; fi
+		shares=
+		if [ "${cpu_by_size:-false}" = true ]; then shares="--cpu-shares $((mib * 2))"; fi
 		# shellcheck disable=SC2086
-		docker run -d --name "$name" --network none --memory-reservation "${promise}m" \
+		docker run -d --name "$name" --network none --memory-reservation "${promise}m" $shares \
 			--label "ctlmgr.weight=$weight_now" -v "$log:/log" lab-hog /hog --size "$mib" --rate "$rate" \
 			--threads $(((mib + 99) / 100)) --out "/log/$name.json" $file >/dev/null
 	fi

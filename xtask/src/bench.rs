@@ -72,6 +72,9 @@ struct Memory {
     /// Redis have the processor before anybody else: what slows them down then is memory and disk.
     #[arg(long)]
     cpu_first: bool,
+    /// Hogs have the processor by their size: where it is short, nobody is slowed down by it more than others.
+    #[arg(long)]
+    cpu_by_size: bool,
     /// For the peer "equal parts by hand": per cent of its set that each may hold, at each step.
     #[arg(long, value_parser = parse_parts)]
     parts: Option<Parts>,
@@ -179,6 +182,7 @@ fn measure(kit: &Kit, memory: &Memory, scene: &Scene, policy: &Policy) -> Result
         format!("lru={}", policy.lru),
         format!("'setting={}'", memory.set),
         format!("cpu_first={}", memory.cpu_first),
+        format!("cpu_by_size={}", memory.cpu_by_size),
     ];
     let limit = Duration::from_secs(300 + u64::from(memory.step_secs) * STEPS as u64 * 3);
     let shape = vm::Shape { kernel: memory.kernel.clone(), ..vm::Shape::default() };
