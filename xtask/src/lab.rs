@@ -127,12 +127,16 @@ pub fn run_on(kit: &Kit, script: &str, within: Duration, costs: vm::Costs) -> Re
 
 fn run_in(mut machine: vm::Machine, script: &str, within: Duration) -> Result<Record> {
     let mut sink = Sink::default();
-    let status =
-        machine.run_with(&format!("sh /run/in/{script}"), within, &mut |machine, bytes| {
+    let status = machine.run_with(
+        &format!("sh /run/in/{script}"),
+        within,
+        vm::OFTEN,
+        &mut |machine, bytes| {
             sink.write_all(bytes)?;
             // A script may ask for a smaller or larger machine.
             sink.balloon_mib.take().map_or(Ok(()), |mib| machine.balloon(mib))
-        })?;
+        },
+    )?;
     sink.finish(status)
 }
 

@@ -281,12 +281,17 @@ fn live_in(
     let script = format!(
         "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {which}"
     );
-    let status = machine.run_with(&script, Duration::from_secs(3000), &mut |machine, bytes| {
-        shown.write_all(bytes)?;
-        shown.flush()?;
-        // A test may ask for a smaller machine.
-        shown.balloon_mib.take().map_or(Ok(()), |mib| machine.balloon(mib))
-    })?;
+    let status = machine.run_with(
+        &script,
+        Duration::from_secs(3000),
+        vm::SELDOM,
+        &mut |machine, bytes| {
+            shown.write_all(bytes)?;
+            shown.flush()?;
+            // A test may ask for a smaller machine.
+            shown.balloon_mib.take().map_or(Ok(()), |mib| machine.balloon(mib))
+        },
+    )?;
     let (passed, failed) = tally(&String::from_utf8_lossy(&shown.text));
     Ok((passed, if status == 0 { failed } else { failed.max(1) }))
 }

@@ -1,15 +1,17 @@
 //! What a workload is entitled to: weight, promise, floor, and where each comes from.
 //!
-//! Precedence, weakest first: default, `--memory-reservation` (a promise), container labels,
+//! Precedence, weakest first: default, `--memory-reservation` (a promise; of a container that dockerd does not know
+//! what others have set as its memory.low), container labels,
 //! configuration rules by precision. The host's operator has the last word over an image's label.
 //! A label with garbage is a complaint and falls back to the default: nothing is ever tightened
 //! by what cannot be understood.
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, Character, ClassName, Settings, Source, Weight, Workload};
+use ctlmgr_model::{Bytes, Character, ClassName, Knob, Settings, Source, Weight, Workload};
 
 use crate::labels::{shown, unknown};
+use crate::state::State;
 
 /// No workload lives with less: whoever promises less meant another unit.
 const LEAST: Bytes = Bytes::mib(1);
@@ -59,6 +61,24 @@ pub fn entitlement(settings: &Settings, workload: &Workload) -> Entitlement {
             result.floor_from = format!("rule at {}", rule.origin);
         }
         result.managed = rule.effect.managed.unwrap_or(result.managed);
+    }
+    result
+}
+
+/// The same with what the cgroup itself tells of a container that dockerd does not know: podman's `--memory-reservation` is
+/// its memory.low, which is what others last wrote there.
+pub(crate) fn entitlement_of(
+    settings: &Settings,
+    state: &State,
+    workload: &Workload,
+) -> Entitlement {
+    let mut result = entitlement(settings, workload);
+    let Source::Container(facts) = &workload.source else { return result };
+    let group = &workload.group;
+    let reserved = state.prior(group, Knob::MemoryLow, group.memory.low);
+    if facts.name.is_none() && !facts.is_untold && result.promise.is_none() && reserved >= LEAST {
+        result.promise = Some(reserved);
+        result.promise_from = "memory.low, as others have set it".to_owned();
     }
     result
 }

@@ -25,7 +25,7 @@
 //! without contention, or with nobody heavier suffering; never longer than [`MOST`], nor beyond a
 //! restart; never who is paused, signalled, or about to be stopped.
 
-use ctlmgr_model::{Bytes, Group, Knob, Millis, Source};
+use ctlmgr_model::{Action, Bytes, Group, Knob, Millis, Reason, Source, Step};
 
 use crate::scene::{Keeping, Scene};
 use crate::verdict::Party;
@@ -109,6 +109,32 @@ fn is_frozen_within(scene: &Scene<'_, '_>, group: &Group, most: Millis) -> bool 
         // Not one of an earlier run, whose age is not known.
         && since.is_some_and(|at| at > Millis(0) && scene.snapshot.at.since(at) < most)
         && group.activity.is_to_freeze
+}
+
+/// Says in the step that lets somebody run again why it does.
+pub(crate) fn explain(scene: &Scene<'_, '_>, step: &mut Step) {
+    let Action::Release { knob: Knob::CgroupFreeze, .. } = step.action else { return };
+    if let Some(keeping) = scene.all.iter().find(|k| k.id() == step.id) {
+        step.reason = Reason(over(scene, keeping.party));
+    }
+}
+
+/// Why one that was frozen stands still no longer.
+fn over(scene: &Scene<'_, '_>, party: &Party<'_>) -> String {
+    let secs = |time: Millis| time.0 / 1000;
+    let group = party.group;
+    if !is_allowed(scene, party) {
+        "its user wants something of it, or its class may not be frozen".to_owned()
+    } else if stays(scene, group) {
+        "others have had what is theirs".to_owned()
+    } else if group.activity.is_frozen {
+        format!("it stood still for {} s, the most, and runs for {} s", secs(MOST), secs(AWAKE))
+    } else {
+        format!(
+            "it did not come to a stand within {} s: a task of it waits where it cannot be frozen",
+            secs(SETTLE)
+        )
+    }
 }
 
 /// Whether it runs, and did so for a while.

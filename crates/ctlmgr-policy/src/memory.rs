@@ -34,7 +34,7 @@ use crate::complaint::{complaints, is_left, overridden, troubles};
 use crate::cover;
 use crate::crowding::{self, is_filling, is_robbed};
 use crate::demand::estimate_all;
-use crate::freeze::{AWAKE, Frozen};
+use crate::freeze::{AWAKE, Frozen, explain};
 use crate::hard::{Wanted, hard};
 use crate::ladder::Ladder;
 use crate::order::order;
@@ -137,6 +137,7 @@ impl<'a> Context<'a> {
         let own = workloads.iter().map(|(k, v)| self.kept(k, v));
         let low = own.chain(units).collect::<Vec<_>>();
         let mut steps = self.knobs(&low, &ladder, &hard);
+        steps.iter_mut().for_each(|step| explain(&scene, step));
         steps.extend(age(&settings.memory, state, snapshot));
         let braked = ladder.limited(|t| t.is_braked);
         let crowding = ladder.limited(|t| t.is_crowding);
@@ -894,6 +895,38 @@ mod tests {
         let snapshot = host(M(4000), vec![web], Vec::new());
         let (plan, _) = decide(&settings(), State::default(), &snapshot);
         assert!(plan.steps.iter().all(|s| s.path.as_str() == "a.slice"), "{:?}", plan.steps);
+    }
+
+    /// Podman tells nobody of a reservation but the kernel.
+    #[test]
+    fn what_others_have_set_as_memory_low_of_one_that_dockerd_does_not_know_is_its_promise() {
+        let promised = |prior: Option<Bytes>, low: Bytes| {
+            let mut web = container("web", 11, M(100), None);
+            let Source::Container(facts) = &mut web.source else { panic!("no container") };
+            facts.name = None;
+            web.group.memory.low = low;
+            let mut state = State::default();
+            for prior in prior {
+                state.adopt(&ctlmgr_model::Saved {
+                    path: web.group.path.clone(),
+                    id: web.group.id,
+                    knob: Knob::MemoryLow,
+                    prior: prior.into(),
+                    ours: M(90).into(),
+                    before: prior.into(),
+                    told: None,
+                    asked: None,
+                    had_setting: false,
+                });
+            }
+            let (plan, _) = decide(&settings(), state, &host(M(4000), vec![web], Vec::new()));
+            let lowered = plan.steps.iter().any(|s| target_of(s) < low && s.id == CgroupId(11));
+            (plan.verdicts[0].promise, lowered)
+        };
+        assert_eq!(promised(None, M(300)), (Some(M(300)), false));
+        assert_eq!(promised(None, Bytes::ZERO), (None, false));
+        assert_eq!(promised(Some(M(300)), M(90)), (Some(M(300)), false), "ours is no promise");
+        assert_eq!(promised(Some(Bytes::ZERO), M(90)).0, None, "nor is it without another's");
     }
 
     #[test]

@@ -342,6 +342,29 @@ fn an_idle_class_stands_still_for_a_while_and_then_runs_again() {
     }
     world.run(60);
     assert!(world.kernel.sets.iter().all(|s| !s.is_frozen), "calm: nobody is kept");
+    expect_let_run(&world, "others have had what is theirs");
+}
+
+/// That it stands still is no help where somebody else never rests.
+#[test]
+fn nobody_stands_still_for_longer_than_the_most() {
+    let mut world = restless(Controller::Shares);
+    world.kernel.sets[2] = Set::managed("b2", mib(1400), None, 300).hot(2.0);
+    world.settings.memory.freeze = vec!["idle".to_owned()];
+    let (mut still, mut longest) = (0, 0);
+    for _ in 0..400 {
+        world.run(1);
+        still = if world.kernel.sets[1].is_frozen { still + 1 } else { 0 };
+        longest = longest.max(still);
+    }
+    assert!((118..=122).contains(&longest), "frozen for {longest} s");
+    expect_let_run(&world, "it stood still for 120 s, the most, and runs for 60 s");
+}
+
+fn expect_let_run(world: &World, why: &str) {
+    let is_end = |s: &Step| matches!(s.action, Action::Release { knob: Knob::CgroupFreeze, .. });
+    let reasons: Vec<_> = world.steps.iter().map(|(_, s)| s).filter(|s| is_end(s)).collect();
+    assert!(reasons.iter().any(|s| s.reason.0 == why), "{reasons:?}");
 }
 
 /// Half frozen it helps nobody, and its user cannot stop it.
@@ -358,6 +381,9 @@ fn who_does_not_come_to_a_stand_is_let_go_soon() {
         others += u32::from(world.kernel.sets[2].is_frozen);
     }
     assert!((1..=12).contains(&longest), "asked to stand still for {longest} s");
+    let why =
+        "it did not come to a stand within 10 s: a task of it waits where it cannot be frozen";
+    expect_let_run(&world, why);
     assert!(others > 20, "the other one stood still for {others} s");
 }
 

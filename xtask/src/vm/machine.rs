@@ -22,8 +22,8 @@ pub const KERNEL: &str =
 
 /// Longest pauses between looks at a command; they begin short. A look costs the guest 20 ms of a processor, and nobody has to be quick about
 /// what is only shown.
-const OFTEN: Duration = Duration::from_millis(300);
-const SELDOM: Duration = Duration::from_millis(1500);
+pub const OFTEN: Duration = Duration::from_millis(300);
+pub const SELDOM: Duration = Duration::from_millis(1500);
 
 /// Disks of a machine.
 #[derive(Debug, Clone)]
@@ -190,22 +190,22 @@ impl Machine {
 
     /// Runs a command and copies what it prints to `out` as it comes.
     pub fn run_into(&mut self, script: &str, within: Duration, out: &mut dyn Write) -> Result<i64> {
-        let mut take = |_: &mut Machine, bytes: &[u8]| {
+        self.run_with(script, within, SELDOM, &mut |_, bytes| {
             out.write_all(bytes)?;
             Ok(out.flush()?)
-        };
-        let done = self.try_run(script, within, SELDOM, &mut take);
-        done.map_err(|error| error.context(self.last_words()))
+        })
     }
 
-    /// Runs a command; `take` gets what it prints as it comes, and may turn to the machine.
+    /// Runs a command; `take` gets what it prints as it comes, and may turn to the machine. It is looked for at least once in
+    /// this pause ([`OFTEN`], [`SELDOM`]).
     pub fn run_with(
         &mut self,
         script: &str,
         within: Duration,
+        longest_pause: Duration,
         take: &mut dyn FnMut(&mut Machine, &[u8]) -> Result<()>,
     ) -> Result<i64> {
-        let done = self.try_run(script, within, OFTEN, take);
+        let done = self.try_run(script, within, longest_pause, take);
         done.map_err(|error| error.context(self.last_words()))
     }
 

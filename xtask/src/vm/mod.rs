@@ -19,7 +19,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub use disk_model::Costs;
-pub use machine::Machine;
+pub use machine::{Machine, OFTEN, SELDOM};
 pub use saved::{prepare_image, restore, restore_with_disk};
 pub use shape::{RELEASE, Shape};
 
