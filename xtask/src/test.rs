@@ -309,10 +309,11 @@ impl Tee {
     fn hear(&mut self) {
         let start = self.text.windows(2).rposition(|two| two == b"@{");
         let request = start.and_then(|at| {
-            Some((at, serde_json::from_slice::<serde_json::Value>(self.text.get(at + 1..)?).ok()?))
+            let value: serde_json::Value = serde_json::from_slice(self.text.get(at + 1..)?).ok()?;
+            Some((at, value["balloon"].as_u64()?))
         });
-        if let Some((at, value)) = request {
-            self.balloon_mib = value["balloon"].as_u64();
+        if let Some((at, mib)) = request {
+            self.balloon_mib = Some(mib);
             self.text.truncate(at);
         }
     }

@@ -105,6 +105,19 @@ mod tests {
                 "page aging (lru_gen) was changed by another writer; ctlmgr leaves it at that";
             assert!(plan.complaints.iter().any(|c| c == said), "and named: {:?}", plan.complaints);
             state = seen;
+            let again = decide(&Settings::default(), state.clone(), &snapshot).1;
+            assert_eq!(again.overrides(), state.overrides(), "the same is no news");
+            let release = state.release(snapshot.at, |_, _| false);
+            let mut left = state.clone();
+            left.learn(
+                &release[0],
+                &Outcome::Overridden(Bytes(u64::from(mask)).into()),
+                snapshot.at,
+            );
+            assert!(
+                left.is_overridden(&release[0].path, Knob::LruGen),
+                "nor is what is left to it"
+            );
             settings.on_override = OnOverride::Reassert;
             assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
         }

@@ -8,6 +8,7 @@ use ctlmgr_model::{
 };
 
 use crate::aging;
+use crate::entitlement::is_podmans;
 use crate::floors::{Floor, Refused, grant};
 use crate::memory::read;
 use crate::oomd;
@@ -93,14 +94,16 @@ fn is_bare_again(
         && state.first_prior(group, knob) == Some(observed)
 }
 
-/// A reservation that dockerd has just set is a promise to us, not a contest.
+/// A reservation that dockerd or podman has just set is a promise to us, not a contest.
 fn is_promise(snapshot: &Snapshot, group: &Group, knob: Knob, observed: Bytes) -> bool {
     let owner = snapshot.workloads.iter().find(|w| w.group.id == group.id);
-    let reservation = owner.and_then(|w| match &w.source {
-        Source::Container(facts) => facts.reservation.map(Bytes::page_floor),
-        Source::Unit(_) => None,
+    let is_reserved = owner.is_some_and(|w| match &w.source {
+        Source::Container(facts) => {
+            is_podmans(group) || facts.reservation.map(Bytes::page_floor) == Some(observed)
+        }
+        Source::Unit(_) => false,
     });
-    knob == Knob::MemoryLow && reservation == Some(observed)
+    knob == Knob::MemoryLow && is_reserved
 }
 
 /// What stands in the way of the whole.

@@ -311,7 +311,7 @@ pub(crate) fn estimate_all<'a>(
     };
     let total = snapshot.host.mem_total;
     let workload = |w: &'a Workload| {
-        let due = entitlement_of(settings, state, w);
+        let due = entitlement_of(settings, (state, snapshot), w);
         (&w.group, due.promise.map(|p| p.min(total)), due.managed)
     };
     let bystanders = snapshot.bystanders.iter().map(|g| (g, None, false));

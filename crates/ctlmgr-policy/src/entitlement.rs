@@ -1,14 +1,16 @@
 //! What a workload is entitled to: weight, promise, floor, and where each comes from.
 //!
-//! Precedence, weakest first: default, `--memory-reservation` (a promise; of a container that dockerd does not know
-//! what others have set as its memory.low), container labels,
+//! Precedence, weakest first: default, `--memory-reservation` (a promise; of root's podman what others have set as
+//! memory.low), container labels,
 //! configuration rules by precision. The host's operator has the last word over an image's label.
 //! A label with garbage is a complaint and falls back to the default: nothing is ever tightened
 //! by what cannot be understood.
 
 use std::str::FromStr;
 
-use ctlmgr_model::{Bytes, Character, ClassName, Knob, Settings, Source, Weight, Workload};
+use ctlmgr_model::{
+    Bytes, Character, ClassName, Group, Knob, Settings, Snapshot, Source, Weight, Workload,
+};
 
 use crate::labels::{shown, unknown};
 use crate::state::State;
@@ -18,6 +20,10 @@ const LEAST: Bytes = Bytes::mib(1);
 
 /// Where a promise comes from that dockerd tells of.
 const RESERVATION: &str = "--memory-reservation";
+/// And where one comes from that podman has given to the kernel.
+const PODMANS: &str = "memory.low, as podman has set it";
+/// memory.low of whom somebody wants to be protected whatever it uses: no size.
+const UNLIMITED: Bytes = Bytes(u64::MAX);
 
 /// Weight, promise and floor of one workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,22 +71,32 @@ pub fn entitlement(settings: &Settings, workload: &Workload) -> Entitlement {
     result
 }
 
-/// The same with what the cgroup itself tells of a container that dockerd does not know: podman's `--memory-reservation` is
-/// its memory.low, which is what others last wrote there.
+/// The same with what podman tells nobody but the kernel: its `--memory-reservation` is a container's memory.low, as others
+/// last wrote it.
 pub(crate) fn entitlement_of(
     settings: &Settings,
-    state: &State,
+    (state, snapshot): (&State, &Snapshot),
     workload: &Workload,
 ) -> Entitlement {
     let mut result = entitlement(settings, workload);
-    let Source::Container(facts) = &workload.source else { return result };
     let group = &workload.group;
-    let reserved = state.prior(group, Knob::MemoryLow, group.memory.low);
-    if facts.name.is_none() && !facts.is_untold && result.promise.is_none() && reserved >= LEAST {
-        result.promise = Some(reserved);
-        result.promise_from = "memory.low, as others have set it".to_owned();
+    if result.promise.is_none() && is_podmans(group) {
+        let (knob, low) = (Knob::MemoryLow, group.memory.low);
+        let reserved = match snapshot.is_mixed {
+            // It may be ours already.
+            true => state.first_prior(group, knob).unwrap_or(low),
+            false => state.prior(group, knob, low),
+        };
+        result.promise = Some(reserved).filter(|p| (LEAST..UNLIMITED).contains(p));
+        result.promise_from = result.promise.map_or_else(String::new, |_| PODMANS.to_owned());
     }
     result
+}
+
+/// Whether it is a container of root's podman. What a user's own manager says of memory.low counts nowhere above it, and
+/// must not claim the host's memory.
+pub(crate) fn is_podmans(group: &Group) -> bool {
+    !group.path.is_of_user() && group.path.name().starts_with("libpod-")
 }
 
 impl Entitlement {

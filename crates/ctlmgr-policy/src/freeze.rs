@@ -25,7 +25,7 @@
 //! without contention, or with nobody heavier suffering; never longer than [`MOST`], nor beyond a
 //! restart; never who is paused, signalled, or about to be stopped.
 
-use ctlmgr_model::{Action, Bytes, Group, Knob, Millis, Reason, Source, Step};
+use ctlmgr_model::{Action, Bytes, ContainerFacts, Group, Knob, Millis, Reason, Source, Step};
 
 use crate::scene::{Keeping, Scene};
 use crate::verdict::Party;
@@ -87,14 +87,10 @@ fn frozen<'a>(keeping: &Keeping<'a, '_>, cause: &str) -> Frozen<'a> {
 fn is_allowed(scene: &Scene<'_, '_>, party: &Party<'_>) -> bool {
     let class = party.entitlement.class.as_ref();
     // Only where it is known what its user wants: a stop must reach the processes.
-    let is_left_alone = match party.workload.map(|w| &w.source) {
-        Some(Source::Container(facts)) => {
-            facts.name.is_some() && !facts.is_paused && !facts.was_signalled
-        }
-        Some(Source::Unit(_)) | None => false,
-    };
-    let is_asked = scene.state.asked.is_some_and(|(id, _)| id == party.group.id);
-    is_left_alone && !is_asked && class.is_some_and(|c| scene.settings.freeze.contains(c))
+    let is_left_alone =
+        facts(party).is_some_and(|f| f.name.is_some() && !f.is_paused && !f.was_signalled);
+    let is_named = class.is_some_and(|c| scene.settings.freeze.contains(c));
+    is_left_alone && !is_asked(scene, party.group) && is_named
 }
 
 fn stays(scene: &Scene<'_, '_>, group: &Group) -> bool {
@@ -122,19 +118,43 @@ pub(crate) fn explain(scene: &Scene<'_, '_>, step: &mut Step) {
 /// Why one that was frozen stands still no longer.
 fn over(scene: &Scene<'_, '_>, party: &Party<'_>) -> String {
     let secs = |time: Millis| time.0 / 1000;
-    let group = party.group;
-    if !is_allowed(scene, party) {
-        "its user wants something of it, or its class may not be frozen".to_owned()
+    let (group, facts) = (party.group, facts(party));
+    let why = if facts.is_none_or(|f| f.name.is_none()) {
+        "dockerd does not tell what its user wants of it"
+    } else if facts.is_some_and(|f| f.is_paused || f.was_signalled) {
+        "its user wants something of it"
+    } else if is_asked(scene, group) {
+        "it is asked to give up memory"
+    } else if !is_allowed(scene, party) {
+        "its class may not be frozen"
+    } else if !group.activity.is_to_freeze {
+        "somebody else let it run"
+    } else if scene.state.written_at(group, Knob::CgroupFreeze) == Some(Millis(0)) {
+        "it is not known since when it stands still"
     } else if stays(scene, group) {
-        "others have had what is theirs".to_owned()
+        "others have had what is theirs"
     } else if group.activity.is_frozen {
-        format!("it stood still for {} s, the most, and runs for {} s", secs(MOST), secs(AWAKE))
+        let (most, awake) = (secs(MOST), secs(AWAKE));
+        return format!("it stood still for {most} s, the most, and runs for at least {awake} s");
     } else {
-        format!(
-            "it did not come to a stand within {} s: a task of it waits where it cannot be frozen",
-            secs(SETTLE)
-        )
+        let settle = secs(SETTLE);
+        return format!(
+            "it did not come to a stand within {settle} s: a task of it waits where it cannot be frozen"
+        );
+    };
+    why.to_owned()
+}
+
+/// What dockerd knows, of a container.
+fn facts<'a>(party: &Party<'a>) -> Option<&'a ContainerFacts> {
+    match &party.workload?.source {
+        Source::Container(facts) => Some(facts),
+        Source::Unit(_) => None,
     }
+}
+
+fn is_asked(scene: &Scene<'_, '_>, group: &Group) -> bool {
+    scene.state.asked.is_some_and(|(id, _)| id == group.id)
 }
 
 /// Whether it runs, and did so for a while.

@@ -899,12 +899,12 @@ mod tests {
 
     /// Podman tells nobody of a reservation but the kernel.
     #[test]
-    fn what_others_have_set_as_memory_low_of_one_that_dockerd_does_not_know_is_its_promise() {
-        let promised = |prior: Option<Bytes>, low: Bytes| {
+    fn what_others_have_set_as_memory_low_of_a_container_of_podmans_is_its_promise() {
+        let promised = |path: &str, prior: Option<Bytes>, low: Bytes| {
             let mut web = container("web", 11, M(100), None);
             let Source::Container(facts) = &mut web.source else { panic!("no container") };
             facts.name = None;
-            web.group.memory.low = low;
+            (web.group.path, web.group.memory.low) = (CgroupPath::new(path), low);
             let mut state = State::default();
             for prior in prior {
                 state.adopt(&ctlmgr_model::Saved {
@@ -919,14 +919,23 @@ mod tests {
                     had_setting: false,
                 });
             }
-            let (plan, _) = decide(&settings(), state, &host(M(4000), vec![web], Vec::new()));
-            let lowered = plan.steps.iter().any(|s| target_of(s) < low && s.id == CgroupId(11));
-            (plan.verdicts[0].promise, lowered)
+            let snapshot = host(M(4000), vec![web], Vec::new());
+            let (plan, state) = decide(&settings(), state, &snapshot);
+            let is_lowered = plan.steps.iter().any(|s| target_of(s) < low && s.id == CgroupId(11));
+            (plan.verdicts[0].promise, is_lowered, state.overrides())
         };
-        assert_eq!(promised(None, M(300)), (Some(M(300)), false));
-        assert_eq!(promised(None, Bytes::ZERO), (None, false));
-        assert_eq!(promised(Some(M(300)), M(90)), (Some(M(300)), false), "ours is no promise");
-        assert_eq!(promised(Some(Bytes::ZERO), M(90)).0, None, "nor is it without another's");
+        let podman = |prior, low| promised("machine.slice/libpod-7.scope", prior, low);
+        assert_eq!(podman(None, M(300)), (Some(M(300)), false, 0));
+        assert_eq!(podman(None, Bytes::ZERO), (None, false, 0));
+        assert_eq!(podman(Some(M(300)), M(90)), (Some(M(300)), false, 0), "ours is no promise");
+        assert_eq!(podman(Some(Bytes::ZERO), M(90)).0, None, "nor is it without another's");
+        assert_eq!(podman(Some(Bytes::ZERO), M(200)), (Some(M(200)), false, 0), "podman update");
+        assert_eq!(podman(None, Bytes(u64::MAX)).0, None, "without a size");
+        // Another's name for a container is no reservation, nor is what a user says to the manager of his session.
+        let user = "user.slice/user-1000.slice/user@1000.service/user.slice/libpod-7.scope";
+        for path in ["a.slice/docker-7.scope", user] {
+            assert_eq!(promised(path, None, M(300)).0, None, "{path}");
+        }
     }
 
     #[test]

@@ -147,6 +147,11 @@ impl State {
         self.overrides
     }
 
+    /// Whether another writer's value was found in a knob of ours when the host was last read.
+    pub fn is_overridden(&self, path: &CgroupPath, knob: Knob) -> bool {
+        self.overridden.contains_key(&(path.clone(), knob))
+    }
+
     /// Notes where another writer's value is now; the same one found again is no news.
     pub(crate) fn note_overridden(&mut self, now: BTreeMap<(CgroupPath, Knob), Bytes>) {
         let news = now.iter().filter(|(knob, value)| self.overridden.get(knob) != Some(value));

@@ -57,7 +57,8 @@ pub(crate) fn parties<'a>(
         kind: VerdictKind::Workload,
         group: &w.group,
         workload: Some(w),
-        entitlement: entitlement_of(settings, state, w).within(snapshot.host.mem_total, w),
+        entitlement: entitlement_of(settings, (state, snapshot), w)
+            .within(snapshot.host.mem_total, w),
         estimate: state.estimates[&w.group.id],
         owed: Bytes::ZERO,
     });

@@ -208,7 +208,9 @@ impl<U: UnitProperties> Daemon<U> {
             Outcome::Vanished => debug!(%path, "gone before it could be written"),
             Outcome::Overtaken => debug!(%path, %step, "not done: the host changed meanwhile"),
             Outcome::Overridden(value) => {
-                self.counters.overrides += u64::from(!is_found_later(step));
+                let knob = step.action.knob();
+                let is_known = knob.is_some_and(|k| self.state.is_overridden(path, k));
+                self.counters.overrides += u64::from(!is_known && !is_found_later(step));
                 warn!(%path, %value, %step, "another writer was there at once");
             }
             Outcome::Failed(error) => {

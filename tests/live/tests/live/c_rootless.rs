@@ -78,7 +78,7 @@ fn a_rootless_container_is_protected_whatever_its_users_manager_reloads() -> Res
         Ok(low > beyond * MIB && rootless.cover()? >= low)
     };
     eventually("it is protected, and covered up to the root", || is_protected(32))?;
-    ensure!(ctlmgr.verdict(NAME)?["promise"] == 20 * MIB, "its engine's reservation is a promise");
+    ensure!(ctlmgr.verdict(NAME)?["promise"].is_null(), "no user's manager promises the host's");
     // So that every knob was written more than once.
     rootless.run("sh -c 'echo >/dev/shm/rootless.more'")?;
     eventually("what it has grown by is protected and covered too", || is_protected(80))?;
