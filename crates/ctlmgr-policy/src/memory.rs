@@ -906,7 +906,7 @@ mod tests {
             facts.name = None;
             (web.group.path, web.group.memory.low) = (CgroupPath::new(path), low);
             let mut state = State::default();
-            for prior in prior {
+            if let Some(prior) = prior {
                 state.adopt(&ctlmgr_model::Saved {
                     path: web.group.path.clone(),
                     id: web.group.id,
