@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::decide;
     use crate::testing::host;
-    use ctlmgr_model::{Millis, Outcome, Settings};
+    use ctlmgr_model::{Millis, Outcome, Settings, Value};
 
     fn write(snapshot: &mut Snapshot, mask: u32) {
         snapshot.host.lru_gen = Some(mask);
@@ -109,15 +109,11 @@ mod tests {
             assert_eq!(again.overrides(), state.overrides(), "the same is no news");
             let release = state.release(snapshot.at, |_, _| false);
             let mut left = state.clone();
-            left.learn(
-                &release[0],
-                &Outcome::Overridden(Bytes(u64::from(mask)).into()),
-                snapshot.at,
-            );
-            assert!(
-                left.is_overridden(&release[0].path, Knob::LruGen),
-                "nor is what is left to it"
-            );
+            let found = Value::from(Bytes(u64::from(mask)));
+            left.learn(&release[0], &Outcome::Overridden(found.clone()), snapshot.at);
+            let is_known = |value| left.is_overridden(&release[0].path, Knob::LruGen, value);
+            assert!(is_known(&found), "nor is what is left to it");
+            assert!(!is_known(&Bytes(3).into()), "another value is");
             settings.on_override = OnOverride::Reassert;
             assert_eq!(next(&settings, &mut state, &mut snapshot), Some(0));
         }

@@ -80,7 +80,8 @@ pub(crate) fn entitlement_of(
 ) -> Entitlement {
     let mut result = entitlement(settings, workload);
     let group = &workload.group;
-    if result.promise.is_none() && is_podmans(group) {
+    let is_container = matches!(workload.source, Source::Container(_));
+    if result.promise.is_none() && is_container && is_podmans(group) {
         let (knob, low) = (Knob::MemoryLow, group.memory.low);
         let reserved = match snapshot.is_mixed {
             // It may be ours already.
@@ -93,7 +94,7 @@ pub(crate) fn entitlement_of(
     result
 }
 
-/// Whether it is a container of root's podman. What a user's own manager says of memory.low counts nowhere above it, and
+/// Whether a container is one of root's podman. What a user's own manager says of memory.low counts nowhere above it, and
 /// must not claim the host's memory.
 pub(crate) fn is_podmans(group: &Group) -> bool {
     !group.path.is_of_user() && group.path.name().starts_with("libpod-")

@@ -27,6 +27,7 @@
 
 use ctlmgr_model::{Action, Bytes, ContainerFacts, Group, Knob, Millis, Reason, Source, Step};
 
+use crate::memory::read;
 use crate::scene::{Keeping, Scene};
 use crate::verdict::Party;
 
@@ -127,8 +128,11 @@ fn over(scene: &Scene<'_, '_>, party: &Party<'_>) -> String {
         "it is asked to give up memory"
     } else if !is_allowed(scene, party) {
         "its class may not be frozen"
-    } else if !group.activity.is_to_freeze {
+    } else if scene.state.was_overridden(group, Knob::CgroupFreeze, read(group, Knob::CgroupFreeze))
+    {
         "somebody else let it run"
+    } else if !group.activity.is_to_freeze {
+        "to freeze it failed"
     } else if scene.state.written_at(group, Knob::CgroupFreeze) == Some(Millis(0)) {
         "it is not known since when it stands still"
     } else if stays(scene, group) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, Bytes, CgroupId, CgroupPath, Group, Knob, Millis, Outcome, Reason, Rung, Saved, Step,
+    Value,
 };
 
 use serde::{Deserialize, Serialize};
@@ -147,9 +148,10 @@ impl State {
         self.overrides
     }
 
-    /// Whether another writer's value was found in a knob of ours when the host was last read.
-    pub fn is_overridden(&self, path: &CgroupPath, knob: Knob) -> bool {
-        self.overridden.contains_key(&(path.clone(), knob))
+    /// Whether this very value of another writer was found in a knob of ours when the host was last read.
+    pub fn is_overridden(&self, path: &CgroupPath, knob: Knob, value: &Value) -> bool {
+        let found = self.overridden.get(&(path.clone(), knob));
+        found.is_some_and(|found| value.amount() == Some(*found))
     }
 
     /// Notes where another writer's value is now; the same one found again is no news.

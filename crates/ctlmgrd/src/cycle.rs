@@ -209,7 +209,7 @@ impl<U: UnitProperties> Daemon<U> {
             Outcome::Overtaken => debug!(%path, %step, "not done: the host changed meanwhile"),
             Outcome::Overridden(value) => {
                 let knob = step.action.knob();
-                let is_known = knob.is_some_and(|k| self.state.is_overridden(path, k));
+                let is_known = knob.is_some_and(|k| self.state.is_overridden(path, k, value));
                 self.counters.overrides += u64::from(!is_known && !is_found_later(step));
                 warn!(%path, %value, %step, "another writer was there at once");
             }

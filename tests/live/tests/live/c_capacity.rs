@@ -70,10 +70,11 @@ fn shares_follow_a_balloon_down_and_up() -> Result<()> {
     eventually("both have their share", have_all)?;
     let before = shares.account_mib("total")?;
     let balloon = Balloon::leave(1200)?;
-    eventually(
-        "most of what it wants is gone",
-        || Ok(shares.account_mib("total")? + 800 < before),
-    )?;
+    let mut last = before;
+    eventually("it has what it wants, or all that it can have now", || {
+        let now = shares.account_mib("total")?;
+        Ok(now + 700 < before && std::mem::replace(&mut last, now) == now)
+    })?;
     let settling = shares.follow(SETTLED)?;
     let settled = shares.follow(SETTLED)?;
     let [heavy, light] = shares.now()?;
@@ -84,7 +85,7 @@ fn shares_follow_a_balloon_down_and_up() -> Result<()> {
     // What each feels goes on to correct it.
     ensure!(settled.iter().all(|low| low.abs_diff(light) <= SET_MIB / 10), "{seen}");
     drop(balloon);
-    eventually("all of it is back", || Ok(shares.account_mib("total")? == before))?;
+    eventually("all of it is back", || Ok(shares.account_mib("total")? >= before))?;
     eventually("both have their share again", have_all)?;
     let Shares { heavy, light, .. } = shares;
     drop((heavy, light));
