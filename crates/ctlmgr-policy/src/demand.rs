@@ -48,7 +48,7 @@ use ctlmgr_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::cache;
-use crate::entitlement::entitlement_of;
+use crate::entitlement::entitlement_with_reserved;
 use crate::heat::Heat;
 use crate::lent::Lent;
 use crate::price::Prices;
@@ -311,7 +311,7 @@ pub(crate) fn estimate_all<'a>(
     };
     let total = snapshot.host.mem_total;
     let workload = |w: &'a Workload| {
-        let due = entitlement_of(settings, (state, snapshot), w);
+        let due = entitlement_with_reserved(settings, (state, snapshot), w);
         (&w.group, due.promise.map(|p| p.min(total)), due.managed)
     };
     let bystanders = snapshot.bystanders.iter().map(|g| (g, None, false));

@@ -1,9 +1,8 @@
 //! What a workload is entitled to: weight, promise, floor, and where each comes from.
 //!
-//! Precedence, weakest first: default, `--memory-reservation` (a promise; of root's podman what others have set as
-//! memory.low), container labels,
-//! configuration rules by precision. The host's operator has the last word over an image's label.
-//! A label with garbage is a complaint and falls back to the default: nothing is ever tightened
+//! Precedence, weakest first: default, `--memory-reservation` (a promise; of a container of root's podman what others have
+//! set as its memory.low), container labels, configuration rules by precision. The host's operator has the last word over
+//! an image's label. A label with garbage is a complaint and falls back to the default: nothing is ever tightened
 //! by what cannot be understood.
 
 use std::str::FromStr;
@@ -73,7 +72,7 @@ pub fn entitlement(settings: &Settings, workload: &Workload) -> Entitlement {
 
 /// The same with what podman tells nobody but the kernel: its `--memory-reservation` is a container's memory.low, as others
 /// last wrote it.
-pub(crate) fn entitlement_of(
+pub(crate) fn entitlement_with_reserved(
     settings: &Settings,
     (state, snapshot): (&State, &Snapshot),
     workload: &Workload,

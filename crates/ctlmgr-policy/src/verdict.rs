@@ -6,7 +6,7 @@ use ctlmgr_model::{
 };
 
 use crate::demand::{Estimate, LIVING, basis, lifted};
-use crate::entitlement::{Entitlement, entitlement_of};
+use crate::entitlement::{Entitlement, entitlement_with_reserved};
 use crate::feedback::lifts;
 use crate::nested::{Nested, Place, divide_nested};
 use crate::share::{Claim, MAX_BYTES, Share, ShareError};
@@ -57,7 +57,7 @@ pub(crate) fn parties<'a>(
         kind: VerdictKind::Workload,
         group: &w.group,
         workload: Some(w),
-        entitlement: entitlement_of(settings, (state, snapshot), w)
+        entitlement: entitlement_with_reserved(settings, (state, snapshot), w)
             .within(snapshot.host.mem_total, w),
         estimate: state.estimates[&w.group.id],
         owed: Bytes::ZERO,

@@ -5,7 +5,7 @@ use ctlmgr_live::{Balloon, Container, Ctlmgr, eventually, install_hog, sh};
 
 const MIB: u64 = 1 << 20;
 const SET_MIB: u64 = 500;
-/// Looks, one a second while memory is short, after which nothing turns any more.
+/// Looks, one a second while memory is short, after which shares have settled but for what each feels.
 const SETTLED: u64 = 10;
 
 /// What protects two containers, look after look.
