@@ -9,16 +9,17 @@
 //! What the owner feels is time: the part of it in which the workload's tasks waited for memory. Where
 //! processors are short others feel it too, because faults take theirs; that counts with it.
 //! [`crate::heat`] says how that depends on what is missing. Shares by weight and size say how much
-//! each *may* miss; of that the hot get less and the cold more, so that it hurts all as much as
-//! their weights and promises say. No memory of earlier corrections is needed, so the same
+//! each *may* miss; of that the hot get less and the cold more, so that, as far as they differ beyond doubt, it hurts
+//! all as much as their weights and promises say. No memory of earlier corrections is needed, so the same
 //! situation has the same result.
 //!
 //! # Terms
 //! *Missing* m: the part of its need that a workload does not keep; m₀ is that by weight and size
-//! alone. *Heat* h: pain per part missing, as a multiple of that of all. *Lift*: a corrected share,
-//! divided by what it was.
+//! alone. *Heat* h: pain per part missing, as a multiple of that of all. What the faults of workloads cost others counts in it as if
+//! those that give way together had sets of one size, and cost as much in all. *Lift*: a corrected share, divided by what it was.
 //!
 //! # Algorithm
+//! What is within a factor of [`ALIKE`] of 1 is doubtful and counts as 1, and of what is beyond only the rest counts.
 //! For those that give way by weight: m = min(U · m₀ / h, most), with h within
 //! 1/[`MOST`]–[`MOST`] and the level U such that together they miss as much as before. *most* leaves the
 //! floor, and [`LEAST`] of the share; of who is little known ([`Heat::known`]) little more than m₀. Who uses
@@ -29,7 +30,7 @@
 //! floors do not fit nobody with a floor is left to give, and nothing is corrected.
 //!
 //! # Properties
-//! Equal heat moves nothing; what is given and taken adds up to nothing; of two alike the hotter
+//! Equal heat moves nothing, nor does heat that is doubtful in all, nor do faults that cost others as much by the byte; what is given and taken adds up to nothing; of two alike the hotter
 //! one never misses more; nobody falls below its floor or [`LEAST`] of its share, or gets more than
 //! it needs; who uses more than its due, and a unit, gains nothing; who is not known loses nothing; nobody who does not
 //! give way by weight is moved.
@@ -46,6 +47,9 @@ use crate::verdict::Party;
 
 /// Heat counts for no more than this much above or below that of all.
 const MOST: f64 = 8.0;
+/// Of two that touch their sets alike the one that is slowed down touches less, and looks colder for it; and whoever has more of
+/// the processors looks hotter. Two such were seen up to twice apart, each so far from the middle.
+const ALIKE: f64 = 1.4;
 /// Nobody keeps less than this part of its share for being cold.
 const LEAST: f64 = 0.25;
 /// Use above the promise by more than this is more than was promised.
@@ -99,17 +103,24 @@ fn lift_pool(
 ) {
     // What units feel is no reason to take from anybody, and idle ones say nothing of how workloads differ.
     let is_one = |i: &&usize| parties[**i].kind == VerdictKind::Workload;
-    let heats = may_move.iter().filter(is_one).map(|i| parties[*i].estimate.heat);
-    let Some(of_all) = Heat::of_all(heats).filter(|_| controller != Controller::Shares) else {
-        return;
+    let seen = |i: &usize| (parties[*i].estimate.heat, amount(claims[*i].demand));
+    let workloads = || may_move.iter().filter(is_one).map(seen);
+    let of_all = Heat::of_all(workloads().map(|(heat, _)| heat));
+    let Some(of_all) = of_all.filter(|_| controller != Controller::Shares) else { return };
+    // What one more byte of a set saves others is what a byte less of another costs them. What units suffer by the byte
+    // is weighed where they are protected (`units.rs`).
+    let usual = Heat::usual_set(workloads());
+    let felt = |i: &usize| match (seen(i), is_one(&i)) {
+        ((heat, set), true) => heat.with_burden(usual / set),
+        ((heat, _), false) => heat,
     };
     let sufferer = |i: &usize| {
-        let own = parties[*i].estimate.heat;
+        let own = felt(i);
         let weight = match controller {
             Controller::Stall => f64::from(parties[*i].entitlement.weight.get()) / 100.0,
             Controller::Shares | Controller::Both => 1.0,
         };
-        let heat = (own.relative(of_all) * weight).clamp(1.0 / MOST, MOST);
+        let heat = (beyond_doubt(own.relative(of_all)) * weight).clamp(1.0 / MOST, MOST);
         let (need, share) = (amount(claims[*i].demand), amount(shares[*i].share_bytes));
         let missing = 1.0 - share / need;
         let kept = amount(claims[*i].floor).max(share * LEAST).min(share);
@@ -124,6 +135,11 @@ fn lift_pool(
     for s in sufferers {
         lifts[s.index] = s.need * (1.0 - s.missing(level)) / s.share;
     }
+}
+
+/// As far as this multiple is beyond what those differ by that are alike.
+fn beyond_doubt(multiple: f64) -> f64 {
+    multiple / multiple.clamp(1.0 / ALIKE, ALIKE)
 }
 
 /// The level at which as much is missing as before.
@@ -172,6 +188,8 @@ mod tests {
         heat: Option<f64>,
         is_unit: bool,
         slice: &'static str,
+        /// What its faults cost others while half of it was missing, as part of their time.
+        burden: f64,
     }
 
     const PLAIN: One = One {
@@ -182,15 +200,16 @@ mod tests {
         heat: None,
         is_unit: false,
         slice: "a.slice",
+        burden: 0.0,
     };
 
     fn hot(heat: f64) -> One {
         One { heat: Some(heat), ..PLAIN }
     }
 
-    fn seen(heat: Option<f64>) -> Heat {
-        let stalled = heat.map(|h| h * 0.5 / (1.0 + h * 0.5));
-        (0..600).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.5, stalled, 0.0))
+    fn seen(one: &One) -> Heat {
+        let stalled = one.heat.map(|h| h * 0.5 / (1.0 + h * 0.5));
+        (0..600).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.5, stalled, one.burden))
     }
 
     /// Shares before and after, in bytes.
@@ -218,7 +237,7 @@ mod tests {
             .zip(list)
             .map(|(w, one)| {
                 let mut party = party(w, None, one.weight);
-                party.estimate.heat = seen(one.heat);
+                party.estimate.heat = seen(one);
                 if one.is_unit {
                     party.kind = VerdictKind::Bystander;
                 }
@@ -251,11 +270,21 @@ mod tests {
 
     #[test]
     fn what_is_missing_goes_by_heat() {
-        // 200 are missing: with twice the heat, half as much.
-        assert_eq!(mib(&corrected(Bytes::mib(600), &[hot(1.0), hot(2.0)])), [267, 333]);
+        // 200 are missing. Heats are 8.3 apart by what is known of them, and 4.2 without what is doubtful.
+        assert_eq!(mib(&corrected(Bytes::mib(600), &[hot(1.0), hot(9.0)])), [238, 362]);
+        assert_eq!(mib(&corrected(Bytes::mib(600), &[hot(1.0), hot(1.9)])), [300, 300]);
         // However far apart they are, the cold one keeps something.
         let far = mib(&corrected(Bytes::mib(600), &[hot(0.5), hot(50.0)]));
         assert!(far[0] > 200 && far[1] < 400 && far[0] + far[1] == 600, "{far:?}");
+    }
+
+    #[test]
+    fn a_larger_set_gains_nothing_by_costing_others_more_for_its_size() {
+        let of = |need: u64, burden| One { promise: need, need, burden, ..hot(0.02) };
+        let alike = mib(&corrected(Bytes::mib(900), &[of(200, 0.05), of(1000, 0.25)]));
+        assert_eq!(alike, [150, 750]);
+        let dear = mib(&corrected(Bytes::mib(900), &[of(200, 0.1), of(1000, 0.15)]));
+        assert_eq!(dear, [165, 735]);
     }
 
     /// Whoever gives way in one slice has nothing from those in another.
@@ -321,7 +350,7 @@ mod tests {
         assert_eq!(mib(&corrected(Bytes::mib(900), &noise)), [300, 300, 300]);
         // Nor do many that are idle make all workloads look alike.
         let mut many = vec![unit(0.001); 20];
-        many.extend([hot(1.0), hot(3.0)]);
+        many.extend([hot(1.0), hot(9.0)]);
         let all = mib(&corrected(Bytes::mib(300 * 22), &many));
         assert!(all[20] + 10 < all[21], "{all:?}");
     }
@@ -344,6 +373,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_doubtful_moves_nothing(
+            heats in proptest::collection::vec(1.0f64..1.38, 2..9), part in 50u64..95
+        ) {
+            let list: Vec<_> = heats.iter().map(|heat| hot(*heat)).collect();
+            for (before, after) in corrected(Bytes::mib(400 * list.len() as u64 * part / 100), &list) {
+                prop_assert!(before.abs_diff(after) <= Bytes(16), "{before} {after}");
+            }
+        }
+
         #[test]
         fn corrections_add_up_to_nothing_and_keep_bounds(
             list in proptest::collection::vec(one(), 1..9), part in 5u64..120

@@ -14,7 +14,8 @@
 //! *Missing*: the part of demand that is not in memory. *Stalled*: the part of its time that each task
 //! waited for what had been in memory ([`crate::waiting`]): not that in which some one did, which would make
 //! a workload of many threads look hot. *Burden*: what others lost because its faults kept processors busy, as part of
-//! everybody's time: who hardly waits for its many faults may still be who makes all wait. *Exposure*: time that was
+//! everybody's time: who hardly waits for its many faults may still be who makes all wait. It goes by their number, so the larger of two
+//! sets costs others more for the same part missing, and no more for a byte. *Exposure*: time that was
 //! not stalled, times the part missing.
 //!
 //! # Algorithm
@@ -23,11 +24,13 @@
 //! little: the heat of all together, or what part of it is usual for one of that size, is mixed in with the weight of [`PRIOR_SECS`]. Being held back by
 //! a memory.high counts like any other waiting: not to count it was tried, and what was known of who
 //! is held back for long then hung on when that began. Where even who waits most hardly waits
-//! ([`QUIET`]) heats are noise and do not count; up to [`FELT`] they count more and more.
+//! ([`QUIET`]) heats are noise and do not count; up to [`FELT`] they count more and more. Burden is kept apart, so that it
+//! can be counted by the byte: times the usual set of all, over one's own.
 //!
 //! # Properties
 //! A steady workload's heat does not depend on how much it is given, but for its burden, which the host has its part in; relative to all it lies between its
-//! own and theirs; without exposure it is theirs; where nobody waits it does not count.
+//! own and theirs; without exposure it is theirs; where nobody waits it does not count. By the byte burdens are as much in all, and
+//! equal where they differ by the sizes of sets only.
 
 use ctlmgr_model::Millis;
 use serde::{Deserialize, Serialize};
@@ -48,6 +51,9 @@ const PRIOR_SECS: f64 = 0.3;
 pub(crate) struct Heat {
     /// Seconds stalled while something was missing; faded.
     stalled_secs: f64,
+    /// Those that all lost by its faults meanwhile; faded.
+    #[serde(default)]
+    burden_secs: f64,
     /// Seconds not stalled, times the part missing; faded.
     exposed_secs: f64,
     /// Seconds in which something was missing; faded.
@@ -76,12 +82,14 @@ impl Heat {
         let keep = (-secs(passed) / secs(HALF_LIFE)).exp2();
         let faded = Heat {
             stalled_secs: self.stalled_secs * keep,
+            burden_secs: self.burden_secs * keep,
             exposed_secs: self.exposed_secs * keep,
             seen_secs: self.seen_secs * keep,
         };
         match stalled {
             Some(part) if missing >= LEAST_MISSING => Heat {
-                stalled_secs: faded.stalled_secs + (part + burden) * secs(passed),
+                stalled_secs: faded.stalled_secs + part * secs(passed),
+                burden_secs: faded.burden_secs + burden * secs(passed),
                 exposed_secs: faded.exposed_secs + (1.0 - part) * missing * secs(passed),
                 seen_secs: faded.seen_secs + secs(passed),
             },
@@ -91,14 +99,31 @@ impl Heat {
 
     /// All of them as if they were one; `None` if nobody waited for what was missing.
     pub(crate) fn of_all(all: impl Iterator<Item = Heat>) -> Option<Common> {
-        let (mut stalled, mut exposed, mut worst) = (0.0, 0.0, 0.0f64);
+        let (mut suffered, mut exposed, mut worst) = (0.0, 0.0, 0.0f64);
         for heat in all.filter(|h| h.seen_secs > 0.0) {
-            stalled += heat.stalled_secs;
+            suffered += heat.suffered_secs();
             exposed += heat.exposed_secs;
-            worst = worst.max(heat.stalled_secs / heat.seen_secs);
+            worst = worst.max(heat.suffered_secs() / heat.seen_secs);
         }
         let strength = strength(worst).min(1.0);
-        (exposed > 0.0 && strength > 0.0).then(|| Common { heat: stalled / exposed, strength })
+        (exposed > 0.0 && strength > 0.0).then(|| Common { heat: suffered / exposed, strength })
+    }
+
+    /// The set with which those that have these sets would cost others as much together as they do, each as much by the byte as it does.
+    pub(crate) fn usual_set(all: impl Iterator<Item = (Heat, f64)>) -> f64 {
+        let of = |(heat, set): (Heat, f64)| (heat.burden_secs, heat.burden_secs / set);
+        let (secs, by_byte) =
+            all.map(of).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        if by_byte > 0.0 { secs / by_byte } else { 0.0 }
+    }
+
+    /// The same with so many times the burden.
+    pub(crate) fn with_burden(self, times: f64) -> Heat {
+        Heat { burden_secs: self.burden_secs * times, ..self }
+    }
+
+    fn suffered_secs(self) -> f64 {
+        self.stalled_secs + self.burden_secs
     }
 
     /// What was seen of it: not stalled, times the part missing, in seconds.
@@ -122,7 +147,7 @@ impl Heat {
             return 1.0;
         }
         let usual = all.heat * part;
-        let own = (self.stalled_secs + usual * PRIOR_SECS) / (self.exposed_secs + PRIOR_SECS);
+        let own = (self.suffered_secs() + usual * PRIOR_SECS) / (self.exposed_secs + PRIOR_SECS);
         (own / usual).powf(all.strength)
     }
 }
@@ -158,6 +183,10 @@ mod tests {
         missing.fold(Heat::default(), |h, m| h.next(Millis(1000), m, Some(stalled(heat, m)), 0.0))
     }
 
+    fn burdened(stalled: f64, burden: f64) -> Heat {
+        (0..60).fold(Heat::default(), |h, _| h.next(Millis(1000), 0.5, Some(stalled), burden))
+    }
+
     #[test]
     fn what_says_nothing_does_not_count() {
         let none = Heat::default();
@@ -181,10 +210,7 @@ mod tests {
 
     #[test]
     fn a_burden_adds_to_what_it_suffers_and_is_not_multiplied_by_it() {
-        let heat = |part, burden| {
-            let next = |h: Heat, _| h.next(Millis(1000), 0.5, Some(part), burden);
-            Heat::of_all([(0..60).fold(Heat::default(), next)].into_iter()).unwrap().heat
-        };
+        let heat = |part, burden| Heat::of_all([burdened(part, burden)].into_iter()).unwrap().heat;
         for part in [0.05, 0.5, 0.9] {
             let own = part / (1.0 - part) / 0.5;
             assert!((heat(part, 0.0) - own).abs() < 1e-9);
@@ -193,6 +219,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn burdens_by_the_byte_are_as_much_in_all_and_equal_where_they_only_differ_by_size(
+            list in proptest::collection::vec((0.001f64..0.3, 10.0f64..1000.0), 1..6)
+        ) {
+            let seen: Vec<_> = list.iter().map(|(burden, set)| (burdened(0.1, *burden), *set)).collect();
+            let usual = Heat::usual_set(seen.iter().copied());
+            let before: f64 = seen.iter().map(|(heat, _)| heat.burden_secs).sum();
+            let after: f64 = seen.iter().map(|(heat, set)| heat.with_burden(usual / set).burden_secs).sum();
+            prop_assert!((before / after - 1.0).abs() < 1e-9);
+            let by_size: Vec<_> = list.iter().map(|(_, set)| (burdened(0.1, set / 1000.0), *set)).collect();
+            let usual = Heat::usual_set(by_size.iter().copied());
+            let levelled: Vec<_> = by_size.iter().map(|(heat, set)| heat.with_burden(usual / set).burden_secs).collect();
+            prop_assert!(levelled.iter().all(|secs| (secs / levelled[0] - 1.0).abs() < 1e-9), "{levelled:?}");
+        }
+
         #[test]
         fn it_does_not_depend_on_what_is_given(
             heat in 0.7f64..20.0, parts in proptest::collection::vec(0.05f64..0.9, 20..60)

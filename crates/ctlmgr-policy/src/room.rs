@@ -19,7 +19,7 @@
 //! on the plain kernel), and 22 and 25 for 4100 and 4800 with an eighth: what it takes of two processors the hogs do not get.
 //!
 //! So one is found as far below its share as that by background reclaim alone, or above it, and the other rungs take neither
-//! for more than that, up to a sixteenth of its share: early reclaim asks who is further above ([`crate::reclaim`]), and who is further below is short of
+//! for more than that, up to a thirty-second of its share: early reclaim asks who is further above ([`crate::reclaim`]), and who is further below is short of
 //! something ([`crate::scene`]).
 //!
 //! # Algorithm

@@ -40,7 +40,7 @@ const ONSET: Millis = Millis(2_000);
 /// Who holds less than this part of the machine crowds out nobody.
 pub(crate) const SMALL: u64 = 64;
 /// Other rungs leave no more than one part in so many of a share to background reclaim.
-const OPEN: u64 = 16;
+const OPEN: u64 = 32;
 /// A workload this far below its share, in per cent of it, is missing something.
 const MISSING: Percent = Percent(98);
 
@@ -410,7 +410,7 @@ mod tests {
             Keeping { party: &party, share, lift_pct: 100, room }.is_missing_some()
         };
         assert!(is_missing_some(1560, 0) && !is_missing_some(1560, 100));
-        assert!(is_missing_some(1460, 100));
+        assert!(is_missing_some(1500, 100));
     }
 
     #[test]
