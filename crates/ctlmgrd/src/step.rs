@@ -22,6 +22,22 @@ pub(crate) async fn note<U: UnitProperties>(
     Ok(saved)
 }
 
+/// Whether somebody wrote the knob since it was read: it holds neither what was there then nor anything that its keeper may
+/// write for us. The next look finds whose it is.
+pub(crate) async fn is_anothers<U: UnitProperties>(
+    actuator: &Actuator<U>,
+    journal: &SharedJournal,
+    saved: &Saved,
+) -> anyhow::Result<bool> {
+    let (path, knob) = (saved.path.clone(), saved.knob);
+    let known = with_journal(journal, move |j| j.find(&path, knob)).await?;
+    let at_keeper = known.map(|known| [known.told, known.asked]).unwrap_or_default();
+    let may_be = |value: &Value| {
+        [&saved.ours, &saved.before].contains(&value) || at_keeper.contains(&Some(value.clone()))
+    };
+    Ok(actuator.present(saved).ok().flatten().is_some_and(|value| !may_be(&value)))
+}
+
 /// One step; a knob is written only after the journal knows it, and no reclaim is begun after `deadline`.
 pub(crate) async fn carry_out_one<U: UnitProperties>(
     actuator: &Actuator<U>,
@@ -60,6 +76,7 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
             Ok(Outcome::Vanished)
         }
         (_, Some(saved)) if actuator.is_overtaken(&saved) => Ok(Outcome::Overtaken),
+        (_, Some(saved)) if is_anothers(actuator, journal, &saved).await? => Ok(Outcome::Overtaken),
         (_, Some(saved)) => {
             note(actuator, journal, &saved).await?;
             let outcome = actuator.set(&saved).await;

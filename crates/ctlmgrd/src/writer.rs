@@ -20,7 +20,7 @@ use ctlmgr_model::{Action, Knob, Millis, Outcome, Saved, Step, Value};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
-use crate::step::{carry_out_one, note, outcome_of};
+use crate::step::{carry_out_one, is_anothers, note, outcome_of};
 use crate::undo::{SharedJournal, with_journal};
 use crate::workers::Report;
 
@@ -179,7 +179,9 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
     }
 
     async fn ask(&mut self, saved: Saved, left: &[Step]) -> anyhow::Result<Outcome> {
-        if self.actuator.is_overtaken(&saved) {
+        if self.actuator.is_overtaken(&saved)
+            || is_anothers(self.actuator, self.journal, &saved).await?
+        {
             return Ok(Outcome::Overtaken);
         }
         // Whoever writes past the keeper meanwhile must know what that may still do.
@@ -497,6 +499,38 @@ mod tests {
         assert_eq!(outcomes(&written), [Outcome::Done, Outcome::Done]);
         assert!(written.outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Done));
         assert_eq!(bench.lows(), texts([8192, 0, 12288]));
+    }
+
+    /// Of protection that is in force and waits for its turn, and of a limit that was decided by an older reading.
+    #[tokio::test]
+    async fn what_another_wrote_meanwhile_is_not_written_over() {
+        let bench = Bench::new(0);
+        let host = FakeHost::new(bench.root());
+        let mut steps = bench.steps(4096, 8192);
+        let (knob, from, to) = (Knob::MemoryHigh, Bytes(u64::MAX), Bytes::mib(64));
+        let action = Action::Set { knob, from, prior: from, to };
+        steps.push(Step { action, ..steps[2].clone() });
+        let (writer, _newer, mut reports) = bench.writer();
+        let write = writer.write(steps, Millis(1), DAY);
+        let look_on = async {
+            expect_ahead(&mut reports).await;
+            let file = |name, knob| format!("sys/fs/cgroup/{}/{knob}", scope(name));
+            host.write(&file("y", "memory.low"), "9216");
+            host.write(&file("z", "memory.high"), "90000000");
+            bench.manager.may_go_on.add_permits(4);
+            let written = expect_written(&mut reports).await;
+            (written, host.read(&file("z", "memory.high")))
+        };
+        let ((), (written, high)) = tokio::join!(write, look_on);
+        assert_eq!(outcomes(&written), [Outcome::Done, Outcome::Overtaken, Outcome::Done]);
+        assert_eq!(written.outcomes[0].1, Outcome::Overtaken);
+        assert_eq!(bench.lows(), texts([8192, 9216, 8192]));
+        assert_eq!(
+            (bench.asked(), high),
+            (vec!["x.scope".into(), "z.scope".into()], "90000000".into())
+        );
+        let noted = bench.journal.lock().unwrap().find(&scope("z"), knob).unwrap();
+        assert_eq!(noted, None, "what was not written has nothing to be undone");
     }
 
     /// To let go, to limit or to freeze is not in force before it is done.
