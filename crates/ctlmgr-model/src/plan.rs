@@ -336,8 +336,8 @@ pub enum Outcome {
     Reclaimed(Bytes),
     /// The cgroup was gone, or another one had its path.
     Vanished,
-    /// Not done, because the host changed meanwhile: use had grown beyond a limit that must not lie below it, or others
-    /// had been reclaimed from for too long.
+    /// Not done, because the host changed meanwhile: use had grown beyond a limit that must not lie below it, another had
+    /// written protection, or others had been reclaimed from for too long.
     Overtaken,
     /// It has its value; its keeper, who may be slow, is told later.
     Untold,
