@@ -15,7 +15,7 @@
 //! After the plan every ancestor is at least the sum of what ctlmgr protects below it, and no more than half more than that and 4 MiB; what was
 //! written stays while the need falls by less than its slack; an administrator's value is never lowered.
 
-use ctlmgr_model::{Bytes, CgroupPath, Group, Knob, Percent, Snapshot};
+use ctlmgr_model::{Action, Bytes, CgroupPath, Group, Knob, Percent, Snapshot, Step};
 
 use crate::state::State;
 
@@ -31,6 +31,15 @@ pub(crate) fn target(observed: Bytes, prior: Bytes, below: Bytes, step: Bytes) -
     let is_short = observed < needed;
     let is_loose = observed > roomy + slack + slack;
     (is_short || is_loose).then_some(roomy)
+}
+
+/// What a step leaves in its knob.
+pub(crate) fn left_by(step: &Step) -> Bytes {
+    match step.action {
+        Action::Set { to, .. } => to,
+        Action::Release { prior, .. } => prior,
+        _ => Bytes::ZERO,
+    }
 }
 
 /// Sum of `amount` over the groups below `ancestor`.

@@ -27,6 +27,7 @@ mod labels;
 mod ladder;
 mod lent;
 mod linear;
+mod making;
 mod memory;
 pub mod nested;
 mod oomd;

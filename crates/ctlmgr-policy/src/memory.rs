@@ -18,7 +18,7 @@
 //! Pure; in a steady world the second plan has no `Set`; a change under the hysteresis is not
 //! written; at most one write per knob and reading of the quick pace; Σ memory.low of workloads ≤ capacity up to
 //! hysteresis; a knob that no plan wants any more is given back; a value that another writer set
-//! stays, unless the settings say otherwise; with a gap in the reading no step takes anything from
+//! stays, unless the settings say otherwise; who is being made ([`crate::making`]) is left alone; with a gap in the reading no step takes anything from
 //! anybody.
 
 use std::collections::BTreeSet;
@@ -54,8 +54,8 @@ use crate::verdict::{Party, parties, verdicts};
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
     let estimates = estimate_all(settings, &state, snapshot);
     let looked_at = if snapshot.gaps.is_empty() { Some(snapshot.at) } else { state.looked_at };
-    let heed = state.heed.next(snapshot);
-    let mut state = State { estimates, looked_at, heed, ..state };
+    let (heed, making) = (state.heed.next(snapshot), state.making.next(snapshot));
+    let mut state = State { estimates, looked_at, heed, making, ..state };
     if !snapshot.is_mixed {
         state.note_overridden(overridden(&state, snapshot));
     }
@@ -277,7 +277,7 @@ impl<'a> Context<'a> {
         let mut after: Vec<(&Group, Bytes)> = Vec::new();
         for w in wanted {
             let step = self.protect_one(knob, w);
-            after.push((w.group, step.as_ref().map_or(read(w.group, knob), target_of)));
+            after.push((w.group, step.as_ref().map_or(read(w.group, knob), cover::left_by)));
             steps.extend(step);
         }
         for ancestor in self.snapshot.slices() {
@@ -347,10 +347,11 @@ impl<'a> Context<'a> {
         let is_there = from == to && !self.state.is_pending(group, knob);
         // It may be what a keeper was told before, and writes now.
         let is_unclear = self.snapshot.is_mixed && self.state.was_overridden(group, knob, from);
-        if recent || is_there || is_unclear || (to < from && !may_lower) {
-            return None;
-        }
-        if is_left(self.settings.memory.on_override, (self.state, self.snapshot), group, knob) {
+        let is_being_made = self.state.making.has(group, self.snapshot.at);
+        let on_override = self.settings.memory.on_override;
+        let is_left =
+            is_being_made || is_left(on_override, (self.state, self.snapshot), group, knob);
+        if recent || is_there || is_unclear || is_left || (to < from && !may_lower) {
             return None;
         }
         let prior = self.state.prior(group, knob, from);
@@ -368,14 +369,6 @@ impl<'a> Context<'a> {
             rung,
             reason: Reason(why.to_owned()),
         })
-    }
-}
-
-fn target_of(step: &Step) -> Bytes {
-    match step.action {
-        Action::Set { to, .. } => to,
-        Action::Release { prior, .. } => prior,
-        _ => Bytes::ZERO,
     }
 }
 
@@ -734,7 +727,8 @@ mod tests {
                 host(M(1400), vec![container("web", 11, M(400), Some(M(400)))], vec![other]);
             snapshot.ancestors[0].memory.low = M(prior);
             let (plan, _) = decide(&settings, State::default(), &snapshot);
-            let cover = plan.steps.iter().find(|s| s.path.as_str() == "a.slice").map(target_of);
+            let cover =
+                plan.steps.iter().find(|s| s.path.as_str() == "a.slice").map(cover::left_by);
             cover.unwrap_or(M(prior))
         };
         let cover = |claimed, prior| cover_of("a.slice/other.service", claimed, prior);
@@ -921,7 +915,8 @@ mod tests {
             }
             let snapshot = host(M(4000), vec![web], Vec::new());
             let (plan, state) = decide(&settings(), state, &snapshot);
-            let is_lowered = plan.steps.iter().any(|s| target_of(s) < low && s.id == CgroupId(11));
+            let is_lowered =
+                plan.steps.iter().any(|s| cover::left_by(s) < low && s.id == CgroupId(11));
             (plan.verdicts[0].promise, is_lowered, state.overrides())
         };
         let podman = |prior, low| promised("machine.slice/libpod-7.scope", prior, low);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::demand::Estimates;
 use crate::heed::Heed;
+use crate::making::Making;
 use crate::scene::Tension;
 use crate::turns::Turns;
 
@@ -36,6 +37,9 @@ pub struct State {
     pub(crate) tension: Tension,
     /// Whether the kernel's own reclaim heeds memory.low.
     pub(crate) heed: Heed,
+    /// Containers whose runtime is not done with them.
+    #[serde(skip_serializing_if = "Making::is_empty")]
+    pub(crate) making: Making,
     /// Who was held back by memory.high last time.
     pub(crate) braked: BTreeSet<CgroupPath>,
     /// Whose page cache crowded out that of others last time.

@@ -312,6 +312,7 @@ fn facts(response: ContainerInspectResponse) -> ContainerFacts {
         is_paused: response.state.and_then(|s| s.paused).unwrap_or(false),
         was_signalled: false,
         is_untold: false,
+        is_unstarted: false,
         is_healthy: health == Some(HealthStatusEnum::HEALTHY),
         addresses: response.network_settings.map(addresses).unwrap_or_default(),
     }

@@ -16,11 +16,12 @@ pub(crate) fn container(query: &Query, id: String, group: Group) -> Workload {
     let is_ours = !group.path.is_of_user();
     let facts = query.containers.get(&id).filter(|_| is_ours).cloned();
     let is_dockers = is_ours && is_of_docker(&group.path);
-    let facts = facts.unwrap_or_else(|| ContainerFacts {
+    let mut facts = facts.unwrap_or_else(|| ContainerFacts {
         id,
         is_untold: is_dockers && query.is_docker_away,
         ..ContainerFacts::default()
     });
+    facts.is_unstarted = is_dockers && !query.is_docker_away && !facts.is_running;
     let name = facts.name.clone().unwrap_or_else(|| facts.id.chars().take(12).collect());
     Workload { name: WorkloadName(name), source: Source::Container(facts), group }
 }

@@ -20,7 +20,8 @@ fn containers(scenario: &Path) -> BTreeMap<String, ContainerFacts> {
         return BTreeMap::new();
     };
     let list: Vec<ContainerFacts> = serde_json::from_str(&text).unwrap();
-    list.into_iter().map(|facts| (facts.id.clone(), facts)).collect()
+    let running = |facts| ContainerFacts { is_running: true, ..facts };
+    list.into_iter().map(|facts| (facts.id.clone(), running(facts))).collect()
 }
 
 fn describe(plan: &Plan, gaps: &[ctlmgr_model::Gap]) -> String {

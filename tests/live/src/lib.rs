@@ -62,11 +62,21 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result
             return Ok(());
         }
         if Instant::now() > deadline {
-            result.with_context(|| format!("never came true: {what}"))?;
-            bail!("never came true: {what}");
+            let never = format!("never came true: {what}\n{}", situation());
+            return result.and_then(|_| bail!("it is not so")).context(never);
         }
         std::thread::park_timeout(began.elapsed().clamp(SHORTEST_PAUSE, LONGEST_PAUSE));
     }
+}
+
+/// What ctlmgr knows and did last, for who reads why a test failed where nobody can look.
+fn situation() -> String {
+    let asked = status(
+        "ctlmgr status; ctlmgr diff; grep -H . /sys/fs/cgroup/*.slice/memory.low /sys/fs/cgroup/ctlmgr.slice/*/memory.low; \
+         head -n 2 /proc/pressure/*; journalctl --no-pager -o cat -u ctlmgr.service -n 20; \
+         for name in $(docker ps --format '{{.Names}}'); do ctlmgr why $name; done",
+    );
+    asked.map_or_else(|error| format!("{error:#}"), |(_, text)| text)
 }
 
 /// A container that is removed with this value.

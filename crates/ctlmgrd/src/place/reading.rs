@@ -62,7 +62,8 @@ impl Watched {
                 true => self.usage.peak(&key),
                 false => self.usage.learn(&key, use_milli, unix_now()),
             };
-            let wish = facts.map(|_| wish(settings, &workload));
+            // Before it runs its runtime may still be setting its own list.
+            let wish = facts.filter(|f| f.is_running).map(|_| wish(settings, &workload));
             place.insert(id.as_str(), tenants.len());
             let known_for = at.since(since);
             tenants.push(tenant(&workload, cpuset, wish, [use_milli, peak_milli], known_for));
@@ -122,7 +123,7 @@ mod tests {
         let mut watched = Watched::new(Host::fake(dir.path()), None);
         let mut seen = Seen::default();
         let mut containers = Containers::default();
-        for (number, name) in ["web", "db", "new"].iter().enumerate() {
+        for (number, name) in ["web", "db", "new", "making"].iter().enumerate() {
             let id = format!("{number}{number}");
             let labels = BTreeMap::from([
                 ("ctlmgr.place.group".to_owned(), "shop".to_owned()),
@@ -135,9 +136,10 @@ mod tests {
                 id: id.clone(),
                 name: Some((*name).to_owned()),
                 labels,
+                is_running: number < 2,
                 ..ContainerFacts::default()
             };
-            if number < 2 {
+            if number != 2 {
                 containers.by_id.insert(id.clone(), facts);
             }
             let cpuset = Cpuset {
@@ -155,13 +157,13 @@ mod tests {
         watched.put_together(Millis(1000), &settings, &seen, &containers);
         let reading = watched.put_together(Millis(6000), &settings, &seen, &containers);
         assert_eq!(reading.traffic, [(0, 1, 7)]);
-        let [web, db, new] = &reading.tenants[..] else { panic!("{reading:?}") };
+        let [web, db, new, making] = &reading.tenants[..] else { panic!("{reading:?}") };
         assert_eq!((web.name.0.as_str(), web.known_for, web.use_milli), ("web", Millis(5000), 100));
         let (web_wish, db_wish) = (web.wish.as_ref().unwrap(), db.wish.as_ref().unwrap());
         assert!(
             web.peak_milli >= 100 && web_wish.managed && !web_wish.exclusive && db_wish.exclusive
         );
         assert_eq!(db_wish.group.as_deref(), Some("shop"));
-        assert_eq!(new.wish, None, "dockerd has not told of it");
+        assert_eq!((&new.wish, &making.wish), (&None, &None), "dockerd has not told that it runs");
     }
 }

@@ -8,6 +8,7 @@ mod c_batches;
 mod c_capacity;
 mod c_coalesce;
 mod c_faults;
+mod c_making;
 mod c_memory;
 mod c_needs;
 mod c_place;
