@@ -111,8 +111,12 @@ impl<U: UnitProperties> Actuator<U> {
     /// memory that is kept from it. Seen with classic lists on a machine that shrinks: a plan took 5 s. `false` where nothing was done.
     pub fn write_ahead(&self, saved: &Saved) -> bool {
         let Some(dir) = self.open(&saved.path, saved.id).ok().flatten() else { return false };
-        let is_as_decided = read(&dir, saved.knob).is_ok_and(|v| v.as_ref() == Some(&saved.before));
-        is_as_decided && write_ahead(&dir, saved.knob, &saved.ours).unwrap_or(false)
+        self.is_as_decided(saved) && write_ahead(&dir, saved.knob, &saved.ours).unwrap_or(false)
+    }
+
+    /// Whether a knob holds what it held when its write was decided.
+    pub fn is_as_decided(&self, saved: &Saved) -> bool {
+        self.present(saved).is_ok_and(|value| value.as_ref() == Some(&saved.before))
     }
 
     /// Reclaims from a cgroup.

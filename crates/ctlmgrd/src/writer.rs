@@ -241,8 +241,11 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         let (less, more): (Vec<_>, Vec<_>) =
             steps.iter().filter(|step| is_protection(step)).partition(is_less);
         for step in less.into_iter().chain(more) {
-            let saved = step.to_save().filter(|saved| !self.actuator.is_overtaken(saved));
-            let Some(saved) = saved else { continue };
+            let Some(saved) = step.to_save() else { continue };
+            // What is not written now is not noted as ours either.
+            if self.actuator.is_overtaken(&saved) || !self.actuator.is_as_decided(&saved) {
+                continue;
+            }
             let is_noted = note(self.actuator, self.journal, &saved).await.is_ok();
             if is_noted && self.actuator.write_ahead(&saved) {
                 ahead.push(step.clone());
@@ -522,6 +525,8 @@ mod tests {
         assert_eq!(written.outcomes, [(steps[2].clone(), Outcome::Overtaken)]);
         assert_eq!(bench.lows(), texts([8192, 9216, 10240]));
         assert_eq!(bench.asked(), ["x.scope"]);
+        let noted = bench.journal.lock().unwrap().find(&steps[2].path, Knob::MemoryLow).unwrap();
+        assert_eq!(noted, None, "it was never written");
     }
 
     /// To let go, to limit or to freeze is not in force before it is done.
