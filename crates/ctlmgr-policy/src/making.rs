@@ -7,10 +7,12 @@
 //!
 //! # Approach
 //! Leave a container of dockerd's alone until dockerd has told that it runs. But dockerd may be late, or the container be
-//! another's that looks the same: after [`MADE`] it is made.
+//! another's that looks the same: after [`MADE`] it is made. dockerd starts containers before it answers, at boot for one:
+//! who appears while it does not may be among them.
 //!
 //! # Properties
-//! Whoever runs, by dockerd's word, is not being made; nobody is for longer than [`MADE`]; where dockerd does not answer nobody is.
+//! Whoever runs, by dockerd's word, is not being made; nobody is for longer than [`MADE`]; where dockerd does not answer nobody is
+//! who was there before.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +28,20 @@ const MADE: Millis = Millis(30_000);
 pub(crate) struct Making(BTreeMap<CgroupId, Millis>);
 
 impl Making {
-    /// Who is being made by this snapshot.
-    pub(crate) fn next(&self, snapshot: &Snapshot) -> Making {
-        let unstarted = snapshot.workloads.iter().filter(|w| is_unstarted(w)).map(|w| w.group.id);
+    /// Who is being made by this snapshot, in which some have appeared.
+    pub(crate) fn next(
+        &self,
+        snapshot: &Snapshot,
+        has_appeared: impl Fn(CgroupId) -> bool,
+    ) -> Making {
+        let is_unstarted = |w: &&Workload| match &w.source {
+            Source::Container(facts) if facts.is_untold => {
+                self.0.contains_key(&w.group.id) || has_appeared(w.group.id)
+            }
+            Source::Container(facts) => facts.is_unstarted,
+            Source::Unit(_) => false,
+        };
+        let unstarted = snapshot.workloads.iter().filter(is_unstarted).map(|w| w.group.id);
         let since = |id| (id, self.0.get(&id).copied().unwrap_or(snapshot.at));
         Making(unstarted.map(since).collect())
     }
@@ -44,10 +57,6 @@ impl Making {
     }
 }
 
-fn is_unstarted(workload: &Workload) -> bool {
-    matches!(&workload.source, Source::Container(facts) if facts.is_unstarted)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,21 +67,33 @@ mod tests {
     use proptest::prelude::*;
 
     /// One that was promised 300 MiB, and what its cgroup says of it at a moment.
-    fn seen(second: u64, low_mib: u64, is_unstarted: bool) -> Snapshot {
+    fn seen(second: u64, low_mib: u64, (is_untold, is_unstarted): (bool, bool)) -> Snapshot {
         let mut web = container("web", 11, Bytes::mib(8), Some(Bytes::mib(300)));
         web.group.memory.low = Bytes::mib(low_mib);
         let Source::Container(facts) = &mut web.source else { unreachable!() };
-        facts.is_unstarted = is_unstarted;
+        (facts.is_untold, facts.is_unstarted) = (is_untold, is_unstarted);
         Snapshot { at: Millis(second * 1000), ..host(Bytes::mib(1000), vec![web], vec![]) }
     }
+
+    const RUNNING: (bool, bool) = (false, false);
+    const UNSTARTED: (bool, bool) = (false, true);
+    const UNTOLD: (bool, bool) = (true, false);
 
     /// Seen once in the testbed: its memory.low stayed at what it used while it was made.
     #[test]
     fn what_the_runtime_is_about_to_set_is_not_taken_for_the_users() {
-        let mut state = State::default();
+        expect_left_alone(UNSTARTED);
+        expect_left_alone(UNTOLD);
+    }
+
+    fn expect_left_alone(word: (bool, bool)) {
+        // A look at a host without it.
+        let mut nobody = seen(9, 0, word);
+        nobody.workloads.clear();
+        let mut state = decide(&settings(), State::default(), &nobody).1;
         let mut written = Vec::new();
-        for (second, low, is_unstarted) in [(10, 0, true), (11, 0, true), (12, 300, false)] {
-            let snapshot = seen(second, low, is_unstarted);
+        for (second, low, word) in [(10, 0, word), (11, 0, word), (12, 300, RUNNING)] {
+            let snapshot = seen(second, low, word);
             let (plan, next) = decide(&settings(), state, &snapshot);
             state = next;
             plan.steps.iter().for_each(|step| state.learn(step, &Outcome::Done, snapshot.at));
@@ -84,12 +105,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_is_being_made_for_ever(unstarted in proptest::collection::vec(any::<bool>(), 1..80)) {
+        fn nobody_is_being_made_for_ever(
+            words in proptest::collection::vec(0..3usize, 1..80), has_appeared in any::<bool>()
+        ) {
             let mut making = Making::default();
             let mut since = None;
-            for (second, unstarted) in (1..).zip(unstarted) {
-                let snapshot = seen(second, 0, unstarted);
-                making = making.next(&snapshot);
+            for (second, word) in (1..).zip(words.into_iter().map(|n| [RUNNING, UNSTARTED, UNTOLD][n])) {
+                let snapshot = seen(second, 0, word);
+                let unstarted = word == UNSTARTED || (word == UNTOLD && (since.is_some() || (has_appeared && second == 1)));
+                making = making.next(&snapshot, |_| has_appeared && second == 1);
                 since = since.filter(|_| unstarted).or(unstarted.then_some(snapshot.at));
                 let is = making.has(&snapshot.workloads[0].group, snapshot.at);
                 prop_assert_eq!(is, since.is_some_and(|since| snapshot.at.since(since) < MADE));

@@ -54,7 +54,8 @@ use crate::verdict::{Party, parties, verdicts};
 pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, State) {
     let estimates = estimate_all(settings, &state, snapshot);
     let looked_at = if snapshot.gaps.is_empty() { Some(snapshot.at) } else { state.looked_at };
-    let (heed, making) = (state.heed.next(snapshot), state.making.next(snapshot));
+    let is_new = |id| state.looked_at.is_some() && !state.estimates.contains_key(&id);
+    let (heed, making) = (state.heed.next(snapshot), state.making.next(snapshot, is_new));
     let mut state = State { estimates, looked_at, heed, making, ..state };
     if !snapshot.is_mixed {
         state.note_overridden(overridden(&state, snapshot));

@@ -53,7 +53,8 @@ fn excess(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
         !scene.snapshot.host.has_reclaim && (scene.is_spared(keeping.party) || is_close);
     // It would wait for what is taken, and be the one that systemd-oomd kills.
     let is_in_danger = is_close && stands_still(scene, group);
-    let must_not_be = is_limited || is_in_danger || keeping.party.is_untold();
+    let is_being_made = scene.state.making.has(group, scene.snapshot.at);
+    let must_not_be = is_limited || is_in_danger || is_being_made || keeping.party.is_untold();
     if excess < NOISE || must_not_be { Bytes::ZERO } else { excess }
 }
 

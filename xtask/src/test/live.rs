@@ -1,11 +1,13 @@
 //! Live tests: in guests, of which two run at once.
 
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use tempfile::NamedTempFile;
 
 use super::tally;
 use crate::{dist, fresh, lab, sh, vm};
@@ -59,23 +61,26 @@ pub(super) fn run(files: &Files, filter: &str) -> Result<(u64, u64)> {
     }
     // The first is a machine that has never seen ctlmgr.
     let skipped = format!("--skip {DOMAINS} --skip {}", SECOND.join(" --skip "));
-    let (ones, (others, shown_later)) = std::thread::scope(|scope| {
-        let second = scope.spawn(|| {
-            let mut kept = Vec::new();
-            (live.test(&small, (&SECOND.join(" "), true), &mut kept), kept)
-        });
+    // In one piece at its end, so that it does not mix with that of others.
+    let log = NamedTempFile::new().context("failed to create a file for their output")?;
+    sh::say(&format!("what runs in the second guest is said in {}", log.path().display()));
+    let mut kept = log.reopen()?;
+    let results = std::thread::scope(|scope| {
+        let second = scope.spawn(|| live.test(&small, (&SECOND.join(" "), true), &mut kept));
         let first = live.test(&small, (&skipped, false), &mut out());
         let third = live.test(&large, (DOMAINS, true), &mut out());
-        ([first, third], second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        let second = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        [first, second, third]
     });
-    // In one piece, so that it does not mix with that of others.
-    out().write_all(&shown_later)?;
-    let mut sum = (0, 0);
-    for counts in ones.into_iter().chain([others]) {
-        let (passed, failed) = counts?;
-        sum = (sum.0 + passed, sum.1 + failed);
-    }
-    Ok(sum)
+    sh::say("in the second guest, meanwhile");
+    std::io::copy(&mut File::open(log.path())?, &mut out())?;
+    let counts = results.map(|result| {
+        result.unwrap_or_else(|error| {
+            eprintln!("xtask: live tests: {error:#}");
+            (0, 1)
+        })
+    });
+    Ok(counts.iter().fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1)))
 }
 
 /// Guests, and what each is given.

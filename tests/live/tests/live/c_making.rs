@@ -2,20 +2,17 @@
 
 use anyhow::{Result, ensure};
 use ctlmgr_live::{Container, Ctlmgr, eventually, json, knob, sh, status};
+use serde_json::Value;
 
 /// A runtime that stops between the two until it is told to go on.
 const SLOW: &str = r#"#!/bin/sh
 case " $* " in *" create "*) ;; *) exec runc "$@" ;; esac
 for id; do :; done
-runc "$@" <&0 &
-made=
-until [ -n "$made" ]; do
-	for scope in /sys/fs/cgroup/*.slice/docker-$id.scope; do [ -d "$scope" ] && made=$scope; done
+runc "$@" &
+until [ -e /run/slow/made ]; do
+	kill -0 $! 2>/dev/null || exit
+	for scope in /sys/fs/cgroup/*.slice/docker-$id.scope; do [ -d "$scope" ] && kill -STOP $! && echo "$scope" >/run/slow/made; done
 done
-used=0
-until [ "$used" -gt 1500000 ]; do read -r used <"$made/memory.current"; done
-kill -STOP $!
-echo "$made" >/run/slow/made
 until [ -e /run/slow/go ]; do sleep 0.2; done
 kill -CONT $!
 wait $!
@@ -44,7 +41,7 @@ impl Drop for SlowRuntime {
     fn drop(&mut self) {
         let _ = status(
             "touch /run/slow/go; docker rm -f web; cp /run/slow/daemon.json /etc/docker/daemon.json; \
-             systemctl reload docker.service; rm -rf /run/slow /usr/local/bin/slow-runc",
+             systemctl reload docker.service; rm -rf /run/slow /usr/local/bin/slow-runc /dev/shm/made",
         );
     }
 }
@@ -54,24 +51,15 @@ impl Drop for SlowRuntime {
 fn a_container_that_is_being_made_is_left_alone() -> Result<()> {
     let slow = SlowRuntime::install()?;
     let ctlmgr = Ctlmgr::start("act")?;
-    let starting = std::thread::spawn(|| {
-        Container::run(
-            "web",
-            "--runtime slow --memory 400m --memory-reservation 300m busybox sleep 100000",
-        )
+    let (during, web) = std::thread::scope(|scope| {
+        let arguments =
+            "--runtime slow --memory 400m --memory-reservation 300m busybox sleep 100000";
+        let starting = scope.spawn(|| Container::run("web", arguments));
+        let during = watch_making(&ctlmgr);
+        let _ = sh("touch /run/slow/go");
+        (during, starting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    eventually("its cgroup is made", || Ok(status("test -s /run/slow/made")?.0 == 0))?;
-    let scope = sh("cat /run/slow/made")?;
-    let decided = || Ok::<_, anyhow::Error>(ctlmgr.plan()?["at"].as_u64().unwrap_or_default());
-    let since = decided()?;
-    eventually("ctlmgr has seen it for a while", || {
-        let is_seen = ctlmgr.verdict("web")?["held"].as_u64() > Some(1 << 20);
-        Ok(is_seen && decided()? > since + 5000)
-    })?;
-    let during = (knob(&format!("{scope}/memory.low"))?, knob(&format!("{scope}/memory.max"))?);
-    let written = json("ctlmgr diff --json")?;
-    sh("touch /run/slow/go")?;
-    let web = starting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    let (web, (during, written)) = (web?, during?);
     ensure!(during == (0, u64::MAX), "it is set up already: {during:?}");
     ensure!(!written.to_string().contains("docker-"), "{written}");
     ctlmgr.wait_protected(&web)?;
@@ -81,4 +69,27 @@ fn a_container_that_is_being_made_is_left_alone() -> Result<()> {
     ctlmgr.stop_and_expect_pristine_but(&web, 300 << 20)?;
     drop((web, slow));
     Ok(())
+}
+
+/// memory.low and memory.max of what is being made, and what ctlmgr says that it wrote, once it has decided about it a few times.
+fn watch_making(ctlmgr: &Ctlmgr) -> Result<((u64, u64), Value)> {
+    eventually("its cgroup is made", || Ok(status("test -s /run/slow/made")?.0 == 0))?;
+    let scope = sh("cat /run/slow/made")?;
+    // Enough that it would be protected.
+    sh(&format!(
+        "sh -c 'echo $$ >{scope}/cgroup.procs && exec dd if=/dev/zero of=/dev/shm/made bs=1M count=40 2>/dev/null'"
+    ))?;
+    let seen = || -> Result<Option<u64>> {
+        let plan = ctlmgr.plan()?;
+        let all = plan["verdicts"].as_array().into_iter().flatten();
+        let mut named =
+            all.filter(|v| v["path"].as_str().is_some_and(|path| scope.ends_with(path)));
+        let is_seen = named.any(|v| v["held"].as_u64() > Some(32 << 20));
+        Ok(plan["at"].as_u64().filter(|_| is_seen))
+    };
+    eventually("ctlmgr has seen it", || Ok(seen()?.is_some()))?;
+    let since = seen()?.unwrap_or_default();
+    eventually("and again", || Ok(seen()? > Some(since + 3000)))?;
+    let during = (knob(&format!("{scope}/memory.low"))?, knob(&format!("{scope}/memory.max"))?);
+    Ok((during, json("ctlmgr diff --json")?))
 }
