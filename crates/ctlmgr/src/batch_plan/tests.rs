@@ -227,8 +227,7 @@ fn plans_with_an_order_are_proven() {
             json!({"name": format!("c{i}"), "after": after})
         })
         .collect();
-    let input =
-        json!({"pairwise": table, "containers": containers, "max_batch": 6, "time_limit_ms": 3000});
+    let input = json!({"pairwise": table, "containers": containers, "max_batch": 6, "time_limit_ms": 600_000});
     let found = solve(&input.to_string(), None).unwrap();
     assert!(found.proven, "{found:?}");
     let batch_of = |name: String| found.batches.iter().position(|b| b.contains(&name)).unwrap();
