@@ -239,9 +239,10 @@ fn boot_and_save(saved: &Saved) -> Result<()> {
     }
     let mut machine =
         Machine::start(&saved.image, &saved.shape, &disks, &saved.accelerator, &Start::Boot)?;
-    machine.wait_up(Duration::from_secs(300))?;
+    // One to four minutes alone; but the tests of another guest may run beside it.
+    machine.wait_up(Duration::from_secs(600))?;
     machine.set_time()?;
-    machine.output(FIRST_BOOT, Duration::from_secs(420))?;
+    machine.output(FIRST_BOOT, Duration::from_secs(600))?;
     machine.save(&saved.state())
 }
 
