@@ -1,8 +1,7 @@
-//! Live tests: they run as root in a guest, one after the other, and each leaves it as it was. `cargo xtask test` has them in
-//! several guests.
+//! Live tests: they run in one guest as root, one after the other, and each leaves it as it was.
 
-// libtest runs tests in the order of their names: installation first, removal last, both in the first guest. Those of
-// many_domains need another machine.
+// libtest runs tests in the order of their names: installation first, removal last. Those of many_domains
+// need another machine.
 mod a_install;
 mod b_product;
 mod c_batches;
