@@ -8,7 +8,8 @@
 //! # Approach
 //! Leave a container of dockerd's alone until dockerd has told that it runs. But dockerd may be late, or the container be
 //! another's that looks the same: after [`MADE`] it is made. dockerd starts containers before it answers, at boot for one:
-//! who appears while it does not may be among them.
+//! who appears while it does not, and was never told of, may be among them. Of whom it has told, its last word counts, though it has
+//! begun anew since.
 //!
 //! # Properties
 //! Whoever runs, by dockerd's word, is not being made; nobody is for longer than [`MADE`]; where dockerd does not answer nobody is
@@ -79,7 +80,7 @@ mod tests {
     const UNSTARTED: (bool, bool) = (false, true);
     const UNTOLD: (bool, bool) = (true, false);
 
-    /// Seen once in the testbed: its memory.low stayed at what it used while it was made.
+    /// Seen in the testbed: its memory.low was set to what it used while it was made.
     #[test]
     fn what_the_runtime_is_about_to_set_is_not_taken_for_the_users() {
         expect_left_alone(UNSTARTED);
