@@ -55,6 +55,9 @@ pub struct ContainerFacts {
     /// Whether it is dockerd's, and dockerd has not told of it: nothing but its id is known.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_untold: bool,
+    /// Whether it is dockerd's, which does not answer: what is known of it may be of before it was started anew.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_unheard: bool,
     /// Whether it is dockerd's, which answers and has not told that it runs: its runtime may be setting its cgroup up.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_unstarted: bool,

@@ -8,8 +8,7 @@
 //! # Approach
 //! Leave a container of dockerd's alone until dockerd has told that it runs. But dockerd may be late, or the container be
 //! another's that looks the same: after [`MADE`] it is made. dockerd starts containers before it answers, at boot for one:
-//! who appears while it does not, and was never told of, may be among them. Of whom it has told, its last word counts, though it has
-//! begun anew since.
+//! whose cgroup appears while it does not may be among them, whatever it told of that container before.
 //!
 //! # Properties
 //! Whoever runs, by dockerd's word, is not being made; nobody is for longer than [`MADE`]; where dockerd does not answer nobody is
@@ -36,7 +35,7 @@ impl Making {
         has_appeared: impl Fn(CgroupId) -> bool,
     ) -> Making {
         let is_unstarted = |w: &&Workload| match &w.source {
-            Source::Container(facts) if facts.is_untold => {
+            Source::Container(facts) if facts.is_unheard => {
                 self.0.contains_key(&w.group.id) || has_appeared(w.group.id)
             }
             Source::Container(facts) => facts.is_unstarted,
@@ -68,23 +67,23 @@ mod tests {
     use proptest::prelude::*;
 
     /// One that was promised 300 MiB, and what its cgroup says of it at a moment.
-    fn seen(second: u64, low_mib: u64, (is_untold, is_unstarted): (bool, bool)) -> Snapshot {
+    fn seen(second: u64, low_mib: u64, (is_unheard, is_unstarted): (bool, bool)) -> Snapshot {
         let mut web = container("web", 11, Bytes::mib(8), Some(Bytes::mib(300)));
         web.group.memory.low = Bytes::mib(low_mib);
         let Source::Container(facts) = &mut web.source else { unreachable!() };
-        (facts.is_untold, facts.is_unstarted) = (is_untold, is_unstarted);
+        (facts.is_unheard, facts.is_unstarted) = (is_unheard, is_unstarted);
         Snapshot { at: Millis(second * 1000), ..host(Bytes::mib(1000), vec![web], vec![]) }
     }
 
     const RUNNING: (bool, bool) = (false, false);
     const UNSTARTED: (bool, bool) = (false, true);
-    const UNTOLD: (bool, bool) = (true, false);
+    const UNHEARD: (bool, bool) = (true, false);
 
     /// Seen in the testbed: its memory.low was set to what it used while it was made.
     #[test]
     fn what_the_runtime_is_about_to_set_is_not_taken_for_the_users() {
         expect_left_alone(UNSTARTED);
-        expect_left_alone(UNTOLD);
+        expect_left_alone(UNHEARD);
     }
 
     fn expect_left_alone(word: (bool, bool)) {
@@ -111,9 +110,9 @@ mod tests {
         ) {
             let mut making = Making::default();
             let mut since = None;
-            for (second, word) in (1..).zip(words.into_iter().map(|n| [RUNNING, UNSTARTED, UNTOLD][n])) {
+            for (second, word) in (1..).zip(words.into_iter().map(|n| [RUNNING, UNSTARTED, UNHEARD][n])) {
                 let snapshot = seen(second, 0, word);
-                let unstarted = word == UNSTARTED || (word == UNTOLD && (since.is_some() || (has_appeared && second == 1)));
+                let unstarted = word == UNSTARTED || (word == UNHEARD && (since.is_some() || (has_appeared && second == 1)));
                 making = making.next(&snapshot, |_| has_appeared && second == 1);
                 since = since.filter(|_| unstarted).or(unstarted.then_some(snapshot.at));
                 let is = making.has(&snapshot.workloads[0].group, snapshot.at);

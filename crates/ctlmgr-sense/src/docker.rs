@@ -11,16 +11,16 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::errors::Error;
 use bollard::models::{
-    ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, EventMessage,
-    EventMessageTypeEnum, HealthStatusEnum, NetworkSettings,
+    ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum, HealthStatusEnum,
+    NetworkSettings,
 };
 use bollard::query_parameters::{EventsOptions, ListContainersOptions};
 
 use ctlmgr_model::{Bytes, ContainerFacts};
-use futures_util::stream::FuturesUnordered;
-use futures_util::{Stream, StreamExt};
 use tokio::sync::watch;
 use tracing::{debug, info};
+
+mod events;
 
 /// What is known of dockerd and its containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,6 +54,14 @@ impl Containers {
         let ends_before = self.ends.get(id).copied().unwrap_or_default();
         let started = self.starts.entry(id.to_owned()).or_default();
         *started = Started { times: started.times.saturating_add(1), ends_before };
+    }
+
+    /// Forgets one that was removed.
+    fn forget(&mut self, id: &str) {
+        self.by_id.remove(id);
+        self.starts.remove(id);
+        self.ends.remove(id);
+        self.failed.remove(id);
     }
 }
 
@@ -132,42 +140,7 @@ async fn follow(
         c.failed.retain(|id| c.by_id.contains_key(id));
     });
     *pause = BACK_OFF.0;
-    listen(&docker, events, publish, seen).await
-}
-
-/// Takes events until dockerd closes the stream.
-async fn listen(
-    docker: &Docker,
-    mut events: impl Stream<Item = Result<EventMessage, Error>> + Unpin,
-    publish: &watch::Sender<Containers>,
-    seen: &mut i64,
-) -> Result<(), Error> {
-    let seen_before = *seen;
-    // dockerd tells of a network while it still holds a container's lock, and does not let go of that before its start is
-    // let go: who looked at it then would hear of nothing else meanwhile, not even of what that start waits for.
-    let mut arrivals = FuturesUnordered::new();
-    loop {
-        let event = tokio::select! {
-            event = events.next() => match event {
-                Some(event) => event?,
-                None => return Ok(()),
-            },
-            Some(()) = arrivals.next() => continue,
-        };
-        let at = event.time_nano.unwrap_or(i64::MAX);
-        // What was seen before the connection was made anew is told once more. Events of the same moment
-        // come in any order.
-        if at <= seen_before {
-            continue;
-        }
-        *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
-        match event.typ {
-            Some(EventMessageTypeEnum::NETWORK) => {
-                arrivals.extend(member(event).map(|id| note_network(docker, publish, id)));
-            }
-            _ => handle(docker, publish, event).await?,
-        }
-    }
+    events::listen(&docker, events, publish, seen).await
 }
 
 async fn list(docker: &Docker) -> Result<BTreeMap<String, ContainerFacts>, Error> {
@@ -184,78 +157,6 @@ async fn list(docker: &Docker) -> Result<BTreeMap<String, ContainerFacts>, Error
         by_id.extend(known.map(|facts| (facts.id.clone(), facts)));
     }
     Ok(by_id)
-}
-
-async fn handle(
-    docker: &Docker,
-    publish: &watch::Sender<Containers>,
-    event: EventMessage,
-) -> Result<(), Error> {
-    let actor = event.actor.unwrap_or_default();
-    let code = actor.attributes.as_ref().and_then(|a| a.get("exitCode"));
-    let is_failure = code.is_some_and(|code| code != "0");
-    let id = actor.id.unwrap_or_default();
-    match event.action.as_deref() {
-        Some(action @ ("create" | "start" | "update" | "rename" | "pause" | "unpause")) => {
-            let (inspected, failure) = match inspect(docker, &id).await {
-                Ok(inspected) => (inspected, Ok(())),
-                Err(error) => (None, Err(error)),
-            };
-            let is_running_on = !matches!(action, "create" | "start");
-            publish.send_modify(|c| {
-                // Also of one that has ended and was removed meanwhile, or that cannot be looked at: it is told of once.
-                if action == "start" {
-                    c.note_start(&id);
-                }
-                if let Some(mut facts) = inspected {
-                    let before = c.by_id.get(&facts.id).filter(|_| is_running_on);
-                    facts.was_signalled = before.is_some_and(|f| f.was_signalled);
-                    c.by_id.insert(facts.id.clone(), facts);
-                }
-            });
-            failure?;
-        }
-        Some(action) if action.starts_with("health_status") => publish.send_modify(|c| {
-            let is_healthy = action == "health_status: healthy";
-            c.by_id.entry(id).and_modify(|f| f.is_healthy = is_healthy);
-        }),
-        // Also the first thing that a stop does.
-        Some("kill") => publish.send_modify(|c| {
-            c.by_id.entry(id).and_modify(|f| f.was_signalled = true);
-        }),
-        Some("die") => publish.send_modify(|c| {
-            match is_failure {
-                true => c.failed.insert(id.clone()),
-                false => c.failed.remove(&id),
-            };
-            let ended = |f: &mut ContainerFacts| (f.is_healthy, f.is_running) = (false, false);
-            c.by_id.entry(id.clone()).and_modify(ended);
-            *c.ends.entry(id).or_default() += 1;
-        }),
-        Some("destroy") => publish.send_modify(|c| {
-            c.by_id.remove(&id);
-            c.starts.remove(&id);
-            c.ends.remove(&id);
-            c.failed.remove(&id);
-        }),
-        _ => {}
-    }
-    Ok(())
-}
-
-/// The container that came into a network or left one; networks that come and go are of nobody.
-fn member(event: EventMessage) -> Option<String> {
-    let id = event.actor?.attributes?.remove("container")?;
-    (!id.is_empty()).then_some(id)
-}
-
-/// Looks up its addresses; what cannot be told stays as it was.
-async fn note_network(docker: &Docker, publish: &watch::Sender<Containers>, id: String) {
-    if let Ok(Some(facts)) = inspect(docker, &id).await {
-        publish.send_modify(|c| {
-            c.by_id.entry(facts.id).and_modify(|known| known.addresses = facts.addresses);
-        });
-    }
 }
 
 /// One container; `None` if it is gone already.
@@ -312,29 +213,9 @@ fn facts(response: ContainerInspectResponse) -> ContainerFacts {
         is_paused: response.state.and_then(|s| s.paused).unwrap_or(false),
         was_signalled: false,
         is_untold: false,
+        is_unheard: false,
         is_unstarted: false,
         is_healthy: health == Some(HealthStatusEnum::HEALTHY),
         addresses: response.network_settings.map(addresses).unwrap_or_default(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bollard::models::EventActor;
-
-    /// The event is not told again, and the connection that is made anew lists what is there, not that it has started.
-    #[tokio::test]
-    async fn a_start_is_noted_though_it_cannot_be_looked_at() {
-        let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("docker.sock");
-        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        let address = socket.to_string_lossy();
-        let docker = Docker::connect_with_unix(&address, 5, bollard::API_DEFAULT_VERSION).unwrap();
-        let (publish, seen) = watch::channel(Containers::default());
-        let actor = Some(EventActor { id: Some("c".to_owned()), ..EventActor::default() });
-        let event = EventMessage { action: Some("start".into()), actor, ..EventMessage::default() };
-        assert!(handle(&docker, &publish, event).await.is_err(), "it is no success either");
-        assert_eq!(seen.borrow().starts["c"], Started { times: 1, ends_before: 0 });
     }
 }

@@ -21,6 +21,7 @@ pub(crate) fn container(query: &Query, id: String, group: Group) -> Workload {
         is_untold: is_dockers && query.is_docker_away,
         ..ContainerFacts::default()
     });
+    facts.is_unheard = is_dockers && query.is_docker_away;
     facts.is_unstarted = is_dockers && !query.is_docker_away && !facts.is_running;
     let name = facts.name.clone().unwrap_or_else(|| facts.id.chars().take(12).collect());
     Workload { name: WorkloadName(name), source: Source::Container(facts), group }

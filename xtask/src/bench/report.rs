@@ -232,31 +232,47 @@ impl Results<'_> {
         Ok(())
     }
 
+    /// The mean of the paces of all in a step of some runs, each as `weight` says of its wanted touches and what it felt.
+    fn pace(&self, runs: &[&Run], step: usize, weight: fn(f64, &Felt) -> f64) -> f64 {
+        let each = runs.iter().flat_map(|run| self.scene.members.iter().map(move |m| (run, m)));
+        let wanted = |m: &Member| f64::from(m.mib * m.rate);
+        let all: Vec<_> =
+            each.map(|(run, m)| (wanted(m), Felt::of(&run.record, m, step))).collect();
+        let weights: f64 = all.iter().map(|(wanted, felt)| weight(*wanted, felt)).sum();
+        let made: f64 = all.iter().map(|(wanted, felt)| weight(*wanted, felt) * felt.pace).sum();
+        if weights > 0.0 { made / weights } else { 1.0 }
+    }
+
     /// Touches made by all, as a part of those wanted: each step, and against the best policy.
     fn totals(&self, out: &mut String) -> Result<()> {
-        let members = self.scene.members;
-        let wanted = |m: &Member| f64::from(m.mib * m.rate);
-        let all: f64 = members.iter().map(wanted).sum();
-        let total = |run: &Run, step: usize| -> f64 {
-            let made = |m: &Member| wanted(m) * Felt::of(&run.record, m, step).pace;
-            members.iter().map(made).sum::<f64>() / all
+        let of_steps = |runs: &[&Run], weight| -> Vec<f64> {
+            (1..=STEPS).map(|step| self.pace(runs, step, weight)).collect()
         };
-        let of_steps = |runs: &[&Run]| -> Vec<f64> {
-            let mean = |s| runs.iter().map(|r| total(r, s)).sum::<f64>() / runs.len() as f64;
-            (1..=STEPS).map(mean).collect()
+        let total = |runs: &[&Run]| of_steps(runs, |wanted, _| wanted);
+        // Hogs touch at random, so what they read back is by what is missing. With the same missing and as much read, all
+        // would do this if they were slowed down alike.
+        let alike =
+            |runs: &[&Run]| of_steps(runs, |wanted, f| wanted * (1.0 - f.resident).max(0.0));
+        let rows: Vec<_> =
+            self.measured().map(|(name, runs)| (name, total(&runs), alike(&runs))).collect();
+        let best = |s: usize| largest(rows.iter().map(|(_, totals, _)| totals[s]));
+        let shown = |steps: &[f64]| -> String {
+            steps.iter().map(|t| format!("{t:.2}")).collect::<Vec<_>>().join(" ")
         };
-        let rows: Vec<_> = self.measured().map(|(name, runs)| (name, of_steps(&runs))).collect();
-        let best = |s: usize| largest(rows.iter().map(|(_, totals)| totals[s]));
         writeln!(
             out,
-            "\n| policy | throughput of all, of what is wanted, at each step | mean | least part of the best policy's at a step |"
+            "\n| policy | throughput of all, of what is wanted, at each step | mean | least part of the best policy's at a step | if all slowed down alike, with as much missing and read back |"
         )?;
-        writeln!(out, "|---|---|---|---|")?;
-        for (name, totals) in &rows {
-            let shown: Vec<String> = totals.iter().map(|t| format!("{t:.2}")).collect();
+        writeln!(out, "|---|---|---|---|---|")?;
+        for (name, totals, alike) in &rows {
             let least = -largest(totals.iter().enumerate().map(|(s, t)| -t / best(s).max(1e-9)));
             let mean = totals.iter().sum::<f64>() / STEPS as f64;
-            writeln!(out, "| {name} | {} | {mean:.2} | {least:.2} |", shown.join(" "))?;
+            writeln!(
+                out,
+                "| {name} | {} | {mean:.2} | {least:.2} | {} |",
+                shown(totals),
+                shown(alike)
+            )?;
         }
         Ok(())
     }

@@ -51,17 +51,13 @@ impl Drop for SlowRuntime {
 fn a_container_that_is_being_made_is_left_alone() -> Result<()> {
     let slow = SlowRuntime::install()?;
     let ctlmgr = Ctlmgr::start("act")?;
-    let (during, web) = std::thread::scope(|scope| {
-        let arguments =
-            "--runtime slow --memory 400m --memory-reservation 300m busybox sleep 100000";
-        let starting = scope.spawn(|| Container::run("web", arguments));
-        let during = watch_making(&ctlmgr);
-        let _ = sh("touch /run/slow/go");
-        (during, starting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    let (web, (during, written)) = (web?, during?);
-    ensure!(during == (0, u64::MAX), "it is set up already: {during:?}");
-    ensure!(!written.to_string().contains("docker-"), "{written}");
+    let arguments = "--runtime slow --memory 400m --memory-reservation 300m --restart always \
+        --stop-signal KILL busybox sleep 100000";
+    let web = expect_left_alone(&ctlmgr, || Container::run("web", arguments))?;
+    ctlmgr.wait_protected(&web)?;
+    // One that begins anew starts it before it answers, and has told of it before.
+    sh("rm /run/slow/made /run/slow/go")?;
+    expect_left_alone(&ctlmgr, || sh("systemctl restart docker.service"))?;
     ctlmgr.wait_protected(&web)?;
     let now = (web.knob("memory.low")?, web.knob("memory.max")?);
     ensure!(now == (300 << 20, 400 << 20), "{now:?}");
@@ -69,6 +65,23 @@ fn a_container_that_is_being_made_is_left_alone() -> Result<()> {
     ctlmgr.stop_and_expect_pristine_but(&web, 300 << 20)?;
     drop((web, slow));
     Ok(())
+}
+
+/// Fails if something is written between the two when `start` starts the container.
+fn expect_left_alone<T: Send>(
+    ctlmgr: &Ctlmgr,
+    start: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    let (during, started) = std::thread::scope(|scope| {
+        let starting = scope.spawn(start);
+        let during = watch_making(ctlmgr);
+        let _ = sh("touch /run/slow/go");
+        (during, starting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (started, (during, written)) = (started?, during?);
+    ensure!(during == (0, u64::MAX), "it is set up already: {during:?}");
+    ensure!(!written.to_string().contains("docker-"), "{written}");
+    Ok(started)
 }
 
 /// memory.low and memory.max of what is being made, and what ctlmgr says that it wrote, once it has decided about it a few times.
