@@ -1,14 +1,14 @@
 //! `cargo xtask test`: every test there is, and one line that counts them.
 
-use std::io::Write;
-use std::path::PathBuf;
+mod live;
+
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use tempfile::NamedTempFile;
 
-use crate::{dist, fresh, lab, sh, vm};
+use crate::{fresh, sh};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -87,9 +87,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 fn in_guest(tally: &mut Tally, filter: &str) {
     let mut beside = None;
     timed(tally, "live tests in the guest", || {
-        let files = live_files()?;
-        beside = filter.is_empty().then(Beside::start);
-        live(&files, filter)
+        let files = live::files()?;
+        match filter {
+            "" => live::all(&files, || beside = Some(Beside::start())),
+            some => live::some(&files, some),
+        }
     });
     if filter.is_empty() {
         // What cannot be built for the guest keeps nobody from the other tests.
@@ -232,181 +234,9 @@ fn tally(text: &str) -> (u64, u64) {
         .fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
 }
 
-/// What the guest is given, for as long as this is kept.
-struct LiveFiles {
-    kit: lab::Kit,
-    binary: PathBuf,
-}
-
-/// Builds what the guest is given, and its image beside that: a machine that has nothing yet takes minutes for either.
-fn live_files() -> Result<LiveFiles> {
-    // One of the two at a time may install programs.
-    fresh::ensure_packager()?;
-    fresh::ensure_guest_tools()?;
-    std::thread::scope(|scope| {
-        let image = scope.spawn(vm::prepare_image);
-        let files = LiveFiles { kit: lab::kit()?, binary: live_binary()? };
-        let built = image.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        built.map(|()| files)
-    })
-}
-
-/// Runs the live tests in a fresh guest.
-fn live(files: &LiveFiles, filter: &str) -> Result<(u64, u64)> {
-    let files = [files.kit.files(), std::slice::from_ref(&files.binary)].concat();
-    let small = format!("--skip {DOMAINS} {filter}");
-    let one = live_in(&vm::Shape::default(), &files, &small, !filter.is_empty())?;
-    // Every test has one of the two machines.
-    let large = if filter.contains(DOMAINS) { filter } else { DOMAINS };
-    let is_asked = filter.is_empty() || large == filter;
-    let two = if is_asked { live_in(&vm::Shape::domains(), &files, large, true)? } else { (0, 0) };
-    Ok((one.0 + two.0, one.1 + two.1))
-}
-
-/// Tests that need several last-level caches.
-const DOMAINS: &str = "many_domains";
-
-/// Runs some of the live tests in a fresh guest of this shape.
-fn live_in(
-    shape: &vm::Shape,
-    files: &[PathBuf],
-    which: &str,
-    is_installed: bool,
-) -> Result<(u64, u64)> {
-    let mut machine = vm::restore(shape, files)?;
-    if is_installed {
-        machine.output("dpkg -i /run/in/ctlmgr.deb", Duration::from_secs(120))?;
-    }
-    let mut shown = Tee { text: Vec::new(), since: Instant::now(), balloon_mib: None };
-    let script = format!(
-        "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {which}"
-    );
-    let status = machine.run_with(
-        &script,
-        Duration::from_secs(3000),
-        vm::SELDOM,
-        &mut |machine, bytes| {
-            shown.write_all(bytes)?;
-            shown.flush()?;
-            // A test may ask for a smaller machine.
-            shown.balloon_mib.take().map_or(Ok(()), |mib| machine.balloon(mib))
-        },
-    )?;
-    let (passed, failed) = tally(&String::from_utf8_lossy(&shown.text));
-    Ok((passed, if status == 0 { failed } else { failed.max(1) }))
-}
-
-/// Shows output as it comes, with the seconds that each test took, and keeps it.
-struct Tee {
-    text: Vec<u8>,
-    since: Instant,
-    /// What the last `@{"balloon": MIB}` asked for, until it is done.
-    balloon_mib: Option<u64>,
-}
-
-impl Tee {
-    /// Takes a request out of the line that just ended: it stands where the test runner will say what came of the test.
-    fn hear(&mut self) {
-        let start = self.text.windows(2).rposition(|two| two == b"@{");
-        let request = start.and_then(|at| {
-            let value: serde_json::Value = serde_json::from_slice(self.text.get(at + 1..)?).ok()?;
-            Some((at, value["balloon"].as_u64()?))
-        });
-        if let Some((at, mib)) = request {
-            self.balloon_mib = Some(mib);
-            self.text.truncate(at);
-        }
-    }
-
-    fn ends_a_test(&self) -> bool {
-        let line = self.text.strip_suffix(b"\n").and_then(|t| t.rsplit(|b| *b == b'\n').next());
-        line.is_some_and(|l| l.starts_with(b"test ") && !l.starts_with(b"test result"))
-    }
-}
-
-impl Write for Tee {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let mut out = std::io::stdout();
-        for part in bytes.split_inclusive(|b| *b == b'\n') {
-            self.text.extend(part);
-            if part.ends_with(b"\n") {
-                self.hear();
-            }
-            if self.ends_a_test() {
-                let secs = self.since.elapsed().as_secs_f32();
-                self.since = Instant::now();
-                out.write_all(part.trim_ascii_end())?;
-                writeln!(out, " ({secs:.0} s)")?;
-            } else {
-                out.write_all(part)?;
-            }
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stdout().flush()
-    }
-}
-
-/// Builds the live tests and returns their binary, under the name `live`.
-fn live_binary() -> Result<PathBuf> {
-    let build = [
-        "test",
-        "--package",
-        "ctlmgr-live",
-        "--features",
-        "guest",
-        "--test",
-        "live",
-        "--no-run",
-        "--locked",
-        "--message-format",
-        "json-render-diagnostics",
-    ];
-    let output = sh::cargo(&build).stderr(Stdio::inherit()).output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let built = text
-        .lines()
-        .filter_map(|l| serde_json::from_str::<serde_json::Value>(l).ok())
-        .filter(|m| m["target"]["name"] == "live")
-        .find_map(|m| m["executable"].as_str().map(str::to_owned))
-        .context("cargo built no live tests")?;
-    let path = dist::target().join("live");
-    std::fs::copy(&built, &path)?;
-    sh::quiet(sh::command(&["strip"]).arg(&path))?;
-    Ok(path)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Tee, closing, tally};
-    use std::io::Write as _;
-    use std::time::Instant;
-
-    #[test]
-    fn knows_the_end_of_a_test_in_pieces() {
-        let mut tee = Tee { text: Vec::new(), since: Instant::now(), balloon_mib: None };
-        let mut ends = |bytes: &[u8]| {
-            tee.write_all(bytes).unwrap();
-            tee.ends_a_test()
-        };
-        assert!(!ends(b"running 1 test\ntest a::b ... "));
-        assert!(ends(b"ok\n") && !ends(b"\n"));
-        assert!(!ends(b"test result: ok. 1 passed\n"));
-    }
-
-    #[test]
-    fn a_test_may_ask_for_a_smaller_machine_before_it_ends() {
-        let mut tee = Tee { text: Vec::new(), since: Instant::now(), balloon_mib: None };
-        tee.write_all(b"test a::b ... @{\"ball").unwrap();
-        assert_eq!(tee.balloon_mib, None);
-        tee.write_all(b"oon\": 1250}\n").unwrap();
-        assert_eq!(tee.balloon_mib.take(), Some(1250));
-        tee.write_all(b"ok\n").unwrap();
-        assert!(tee.ends_a_test());
-        assert_eq!(tee.balloon_mib, None);
-    }
+    use super::{closing, tally};
 
     #[test]
     fn counts_all_runners() {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +20,9 @@ pub const INPUT_MIB: u64 = 256;
 /// What the kernel is told. PSI is off on some kernels unless asked for.
 pub const KERNEL: &str =
     "root=/dev/vda rw console=ttyS0 psi=1 mitigations=off panic=-1 audit=0 quiet";
+
+/// What the guest prints as it boots, beside its disks.
+pub const CONSOLE: &str = "console.log";
 
 /// Longest pauses between looks at a command; they begin short. A look costs the guest 20 ms of a processor, and nobody has to be quick about
 /// what is only shown.
@@ -44,7 +48,7 @@ pub struct Machine {
     agent: Option<Agent>,
     commands: u32,
     /// Held for as long as the machine runs.
-    lock: Option<File>,
+    lock: Option<Arc<File>>,
 }
 
 /// How a machine starts.
@@ -64,7 +68,7 @@ impl Machine {
         start: &Start,
     ) -> Result<Machine> {
         let directory = tempfile::tempdir()?;
-        let console = super::image::cache()?.join("console.log");
+        let console = disks.root.with_file_name(CONSOLE);
         let log = File::create(directory.path().join("qemu.log"))?;
         // However this program ends, a guest does not stay behind and take two processors from whatever runs next.
         let child = Command::new("setpriv")
@@ -105,7 +109,7 @@ impl Machine {
     }
 
     /// Keeps the lock on the cache until the machine ends.
-    pub fn keep(&mut self, lock: File) {
+    pub fn keep(&mut self, lock: Arc<File>) {
         self.lock = Some(lock);
     }
 

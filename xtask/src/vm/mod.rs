@@ -20,7 +20,7 @@ use clap::Subcommand;
 
 pub use disk_model::Costs;
 pub use machine::{Machine, OFTEN, SELDOM};
-pub use saved::{prepare_image, restore, restore_with_disk};
+pub use saved::{Guests, prepare_image, restore, restore_with_disk};
 pub use shape::{RELEASE, Shape};
 
 use crate::{fresh, sh};
@@ -75,8 +75,7 @@ pub fn run(arguments: Arguments) -> Result<u8> {
         }
         Command::Shell(shape) => shell(&shape),
         Command::Log => {
-            let path = image::cache()?.join("console.log");
-            print!("{}", String::from_utf8_lossy(&std::fs::read(path)?));
+            print!("{}", String::from_utf8_lossy(&std::fs::read(saved::last_console()?)?));
             Ok(())
         }
         Command::Clean => {

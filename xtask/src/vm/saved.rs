@@ -3,15 +3,19 @@
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
 use super::disk_model::{self, Costs};
 use super::image::{self, FIRST_BOOT, Image};
-use super::machine::{Disks, INPUT_MIB, KERNEL, Machine, Start};
+use super::machine::{CONSOLE, Disks, INPUT_MIB, KERNEL, Machine, Start};
 use super::shape::{RELEASE, Shape};
 use crate::sh;
+
+/// Where the disks of running guests are, in the cache.
+const RUN: &str = "run";
 
 /// Size of the data disk.
 const DATA_MIB: u64 = 1024;
@@ -41,16 +45,89 @@ impl Saved {
     }
 }
 
-/// Waits until nobody else builds or runs a guest: two at once disturb each other, and share one
-/// directory.
-fn lock() -> Result<File> {
-    std::fs::create_dir_all(image::cache()?)?;
-    let lock = File::create(image::cache()?.join("lock"))?;
-    if lock.try_lock().is_err() {
-        sh::say("waiting for another guest to end");
-        lock.lock().context("failed to lock the cache")?;
+/// Guests of this program, one after the other or at once. Those of another would disturb what is measured in them, and wait
+/// until the last has ended.
+#[derive(Debug)]
+pub struct Guests {
+    /// Every machine holds it, too.
+    lock: Arc<File>,
+    /// What is not saved yet is booted by one.
+    saving: Mutex<()>,
+}
+
+impl Guests {
+    /// Waits until nobody else builds or runs a guest, and clears away what is left of theirs.
+    ///
+    /// # Errors
+    /// The cache cannot be written.
+    pub fn begin() -> Result<Guests> {
+        let cache = image::cache()?;
+        std::fs::create_dir_all(&cache)?;
+        let lock = File::create(cache.join("lock"))?;
+        if lock.try_lock().is_err() {
+            sh::say("waiting for another guest to end");
+            lock.lock().context("failed to lock the cache")?;
+        }
+        let _ = std::fs::remove_dir_all(cache.join(RUN));
+        std::fs::create_dir_all(cache.join(RUN))?;
+        Ok(Guests { lock: Arc::new(lock), saving: Mutex::new(()) })
     }
-    Ok(lock)
+
+    /// A fresh guest of this shape with `put` in /run/in, ready for commands.
+    ///
+    /// # Errors
+    /// QEMU, or the guest, does not come up.
+    pub fn restore(&self, shape: &Shape, put: &[PathBuf]) -> Result<Machine> {
+        self.restore_on(shape, put, None)
+    }
+
+    /// Makes sure that there is a saved machine of this shape.
+    ///
+    /// # Errors
+    /// It does not boot.
+    pub fn prepare(&self, shape: &Shape) -> Result<()> {
+        self.saved(shape).map(drop)
+    }
+
+    fn saved(&self, shape: &Shape) -> Result<Saved> {
+        let _one = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure(shape)
+    }
+
+    fn restore_on(&self, shape: &Shape, put: &[PathBuf], costs: Option<Costs>) -> Result<Machine> {
+        let saved = self.saved(shape)?;
+        let started = Instant::now();
+        let run = tempfile::tempdir_in(image::cache()?.join(RUN))?.keep();
+        let mut disks = overlay(&saved, &run)?;
+        if let (Some(costs), Some((disk, _))) = (costs, &mut disks.data) {
+            let socket = run.join("disk.sock");
+            disk_model::serve(&socket, &run.join("disk.raw"), DATA_MIB << 20, costs)?;
+            *disk = PathBuf::from(format!("nbd:unix:{}", socket.display()));
+        }
+        archive(put, &disks.input)?;
+        let start = Start::Restore(saved.state());
+        let mut machine = Machine::start(&saved.image, shape, &disks, &saved.accelerator, &start)?;
+        machine.keep(self.lock.clone());
+        machine.wait_up(Duration::from_secs(120))?;
+        machine.set_time()?;
+        let unpack = "mkdir -p /run/in && tar -C /run/in -xf /dev/vdb 2>/dev/null; \
+                      blockdev --flushbufs /dev/vdb; chmod -R a+rx /run/in";
+        machine.output(unpack, Duration::from_secs(120))?;
+        sh::say(&format!("guest restored in {:.1} s", started.elapsed().as_secs_f32()));
+        Ok(machine)
+    }
+}
+
+/// What the guest that was last started printed as it booted, and whatever its kernel had to say later.
+///
+/// # Errors
+/// There was none.
+pub fn last_console() -> Result<PathBuf> {
+    let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let machines = below(image::cache()?).flat_map(|entry| below(entry.path()));
+    let consoles = machines.map(|machine| machine.path().join(CONSOLE));
+    let dated = consoles.filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)));
+    dated.max().map(|(_, path)| path).context("no guest was started yet")
 }
 
 /// Makes sure that there is an image to boot from, unless a guest runs: who restores one makes sure, too.
@@ -65,8 +142,7 @@ pub fn prepare_image() -> Result<()> {
 
 /// Makes sure that there is a saved machine of this shape.
 pub fn prepare(shape: &Shape) -> Result<()> {
-    let _lock = lock()?;
-    ensure(shape).map(drop)
+    Guests::begin()?.prepare(shape)
 }
 
 /// The saved machine of this shape; boots one if there is none. The caller holds the lock.
@@ -100,42 +176,16 @@ fn boot(saved: &Saved) -> Result<()> {
     boot_and_save(saved)
 }
 
-/// A fresh guest of this shape with `put` in /run/in, ready for commands.
+/// One fresh guest ([`Guests::restore`]).
 pub fn restore(shape: &Shape, put: &[PathBuf]) -> Result<Machine> {
-    restore_on(shape, put, None)
+    Guests::begin()?.restore(shape, put)
 }
 
 /// The same, with an empty data disk whose requests cost time.
 pub fn restore_with_disk(put: &[PathBuf], costs: Costs) -> Result<Machine> {
     // The limit is that of the disk it was booted with, and beyond what the modelled one does.
     let shape = Shape { throttled_iops: Some(100_000), ..Shape::default() };
-    restore_on(&shape, put, Some(costs))
-}
-
-fn restore_on(shape: &Shape, put: &[PathBuf], costs: Option<Costs>) -> Result<Machine> {
-    let lock = lock()?;
-    let saved = ensure(shape)?;
-    let started = Instant::now();
-    let run = image::cache()?.join("run");
-    let _ = std::fs::remove_dir_all(&run);
-    std::fs::create_dir_all(&run)?;
-    let mut disks = overlay(&saved, &run)?;
-    if let (Some(costs), Some((disk, _))) = (costs, &mut disks.data) {
-        let socket = run.join("disk.sock");
-        disk_model::serve(&socket, &run.join("disk.raw"), DATA_MIB << 20, costs)?;
-        *disk = PathBuf::from(format!("nbd:unix:{}", socket.display()));
-    }
-    archive(put, &disks.input)?;
-    let start = Start::Restore(saved.state());
-    let mut machine = Machine::start(&saved.image, shape, &disks, &saved.accelerator, &start)?;
-    machine.keep(lock);
-    machine.wait_up(Duration::from_secs(60))?;
-    machine.set_time()?;
-    let unpack = "mkdir -p /run/in && tar -C /run/in -xf /dev/vdb 2>/dev/null; \
-                  blockdev --flushbufs /dev/vdb; chmod -R a+rx /run/in";
-    machine.output(unpack, Duration::from_secs(120))?;
-    sh::say(&format!("guest restored in {:.1} s", started.elapsed().as_secs_f32()));
-    Ok(machine)
+    Guests::begin()?.restore_on(&shape, put, Some(costs))
 }
 
 fn overlay(saved: &Saved, run: &Path) -> Result<Disks> {
@@ -197,9 +247,10 @@ fn boot_and_save(saved: &Saved) -> Result<()> {
     }
     let mut machine =
         Machine::start(&saved.image, &saved.shape, &disks, &saved.accelerator, &Start::Boot)?;
-    machine.wait_up(Duration::from_secs(300))?;
+    // One to four minutes alone; but the tests of another guest may run beside it.
+    machine.wait_up(Duration::from_secs(600))?;
     machine.set_time()?;
-    machine.output(FIRST_BOOT, Duration::from_secs(420))?;
+    machine.output(FIRST_BOOT, Duration::from_secs(600))?;
     machine.save(&saved.state())
 }
 

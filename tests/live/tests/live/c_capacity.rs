@@ -1,6 +1,6 @@
 //! Memory of the machine changes under us.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ctlmgr_live::{Balloon, Container, Ctlmgr, eventually, install_hog, sh};
 
 const MIB: u64 = 1 << 20;
@@ -39,6 +39,32 @@ impl Shares<'_> {
         })?;
         Ok(seen)
     }
+
+    /// Fails if they do not follow a machine from which something takes much, and gives it back when it is dropped.
+    fn expect_followed<T>(&self, take: impl FnOnce() -> Result<T>) -> Result<()> {
+        let have_all = || Ok(self.now()?.iter().all(|low| *low > SET_MIB - 20));
+        eventually("both have their share", have_all)?;
+        let before = self.account_mib("total")?;
+        let taken = take()?;
+        let mut last = before;
+        eventually("it has what it wants, or all that it can have now", || {
+            let now = self.account_mib("total")?;
+            Ok(now + 600 < before && std::mem::replace(&mut last, now) == now)
+        })?;
+        let settling = self.follow(SETTLED)?;
+        let settled = self.follow(SETTLED)?;
+        let [heavy, light] = self.now()?;
+        let seen =
+            format!("{settling:?} {settled:?}; {}", sh("ctlmgr memory top; ctlmgr why light")?);
+        ensure!(heavy > SET_MIB - 20 && light < SET_MIB - 50, "the light one gives: {seen}");
+        ensure!(heavy + light <= self.account_mib("capacity")?, "{seen}");
+        ensure!(turns(&settling) <= 2, "{seen}");
+        // What each feels goes on to correct it.
+        ensure!(settled.iter().all(|low| low.abs_diff(light) <= SET_MIB / 10), "{seen}");
+        drop(taken);
+        eventually("all of it is back", || Ok(self.account_mib("total")? >= before))?;
+        eventually("both have their share again", have_all)
+    }
 }
 
 /// How often a value turned round, by more than what it breathes.
@@ -53,8 +79,34 @@ fn turns(seen: &[u64]) -> usize {
     ways.windows(2).filter(|pair| pair[0] != pair[1]).count()
 }
 
+/// Blocks of memory that the kernel has given up, as before they are unplugged; all are back when this is dropped.
+struct Unplugged;
+
+impl Unplugged {
+    /// Leaves about so much. Not every block can be given up: some hold what the kernel cannot move.
+    fn leave(mib: u64) -> Result<Unplugged> {
+        let unplugged = Unplugged;
+        sh(&format!(
+            "cd /sys/devices/system/memory; \
+             for block in $(ls -d memory[0-9]* | sed s/memory// | sort -rn); do \
+               [ $(awk '/MemTotal/ {{ print int($2 / 1024) }}' /proc/meminfo) -gt {mib} ] || break; \
+               echo offline >memory$block/state 2>/dev/null || true; \
+             done"
+        ))?;
+        Ok(unplugged)
+    }
+}
+
+impl Drop for Unplugged {
+    fn drop(&mut self) {
+        let _ = sh(
+            "for state in $(grep -l offline /sys/devices/system/memory/*/state); do echo online >$state; done",
+        );
+    }
+}
+
 #[test]
-fn shares_follow_a_balloon_down_and_up() -> Result<()> {
+fn shares_follow_memory_that_goes_and_comes() -> Result<()> {
     install_hog()?;
     let ctlmgr = Ctlmgr::start("act")?;
     let start = |name: &str, weight: u32| {
@@ -66,27 +118,8 @@ fn shares_follow_a_balloon_down_and_up() -> Result<()> {
     };
     let shares =
         Shares { ctlmgr: &ctlmgr, heavy: start("heavy", 400)?, light: start("light", 100)? };
-    let have_all = || Ok(shares.now()?.iter().all(|low| *low > SET_MIB - 20));
-    eventually("both have their share", have_all)?;
-    let before = shares.account_mib("total")?;
-    let balloon = Balloon::leave(1200)?;
-    let mut last = before;
-    eventually("it has what it wants, or all that it can have now", || {
-        let now = shares.account_mib("total")?;
-        Ok(now + 700 < before && std::mem::replace(&mut last, now) == now)
-    })?;
-    let settling = shares.follow(SETTLED)?;
-    let settled = shares.follow(SETTLED)?;
-    let [heavy, light] = shares.now()?;
-    let seen = format!("{settling:?} {settled:?}; {}", sh("ctlmgr memory top; ctlmgr why light")?);
-    ensure!(heavy > SET_MIB - 20 && light < SET_MIB - 50, "the light one gives: {seen}");
-    ensure!(heavy + light <= shares.account_mib("capacity")?, "{seen}");
-    ensure!(turns(&settling) <= 2, "{seen}");
-    // What each feels goes on to correct it.
-    ensure!(settled.iter().all(|low| low.abs_diff(light) <= SET_MIB / 10), "{seen}");
-    drop(balloon);
-    eventually("all of it is back", || Ok(shares.account_mib("total")? >= before))?;
-    eventually("both have their share again", have_all)?;
+    shares.expect_followed(|| Balloon::leave(1200)).context("a balloon")?;
+    shares.expect_followed(|| Unplugged::leave(1200)).context("blocks that are unplugged")?;
     let Shares { heavy, light, .. } = shares;
     drop((heavy, light));
     ctlmgr.stop_and_expect_pristine()

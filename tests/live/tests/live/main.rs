@@ -1,7 +1,8 @@
-//! Live tests: they run in one guest as root, one after the other, and each leaves it as it was.
+//! Live tests: they run as root in a guest, one after the other, and each leaves it as it was. `cargo xtask test` has them in
+//! several guests.
 
-// libtest runs tests in the order of their names: installation first, removal last. Those of many_domains
-// need another machine.
+// libtest runs tests in the order of their names: installation first, removal last, both in a guest that has never seen
+// ctlmgr. Those of many_domains need another machine.
 mod a_install;
 mod b_product;
 mod c_batches;
