@@ -17,10 +17,13 @@ use bollard::models::{
 use bollard::query_parameters::{EventsOptions, ListContainersOptions};
 
 use ctlmgr_model::{Bytes, ContainerFacts};
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::watch;
 use tracing::{debug, info};
 
 mod events;
+#[cfg(test)]
+mod fake;
 
 /// What is known of dockerd and its containers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,6 +72,8 @@ impl Containers {
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Events of this time before the connection count as new: starts of the boot among them.
 const LOOK_BACK: Duration = Duration::from_secs(30);
+/// So many containers are asked about at once.
+const AT_ONCE: usize = 16;
 /// Seconds that one request may take; a busy dockerd is slow, a hung one is a gap.
 const REQUEST_TIMEOUT_SECS: u64 = 60;
 
@@ -125,7 +130,8 @@ async fn follow(
         since,
         ..EventsOptions::default()
     }));
-    let by_id = list(&docker).await?;
+    let before = publish.borrow().by_id.clone();
+    let by_id = list(&docker, &before).await?;
     publish.send_modify(|c| {
         let before = std::mem::replace(&mut c.by_id, by_id);
         // A list does not tell. Of one that had ended it says nothing of what it is now.
@@ -143,20 +149,33 @@ async fn follow(
     events::listen(&docker, events, publish, seen).await
 }
 
-async fn list(docker: &Docker) -> Result<BTreeMap<String, ContainerFacts>, Error> {
-    let mut by_id = BTreeMap::new();
+/// What there is. One that dockerd does not answer about, as while its start is held, is as it was `before`.
+async fn list(
+    docker: &Docker,
+    before: &BTreeMap<String, ContainerFacts>,
+) -> Result<BTreeMap<String, ContainerFacts>, Error> {
     let options = ListContainersOptions { all: true, ..ListContainersOptions::default() };
-    for summary in docker.list_containers(Some(options)).await? {
-        let known = match summary.state {
-            // What it is called and what it is made of is all that matters of one that rests.
-            Some(ContainerSummaryStateEnum::EXITED | ContainerSummaryStateEnum::CREATED) => {
-                Some(facts_of_resting(summary))
+    let all = docker.list_containers(Some(options)).await?;
+    let known = all.into_iter().map(|summary| async {
+        // What it is called and what it is made of is all that matters of one that rests.
+        if is_resting(&summary) {
+            return Ok(Some(facts_of_resting(summary)));
+        }
+        match inspect(docker, summary.id.as_deref().unwrap_or_default()).await {
+            Err(Error::RequestTimeoutError) => {
+                let known = summary.id.as_ref().and_then(|id| before.get(id)).cloned();
+                Ok(Some(known.unwrap_or_else(|| facts_of_resting(summary))))
             }
-            _ => inspect(docker, &summary.id.unwrap_or_default()).await?,
-        };
-        by_id.extend(known.map(|facts| (facts.id.clone(), facts)));
-    }
-    Ok(by_id)
+            known => known,
+        }
+    });
+    let known: Vec<_> = stream::iter(known).buffer_unordered(AT_ONCE).try_collect().await?;
+    Ok(known.into_iter().flatten().map(|facts| (facts.id.clone(), facts)).collect())
+}
+
+fn is_resting(summary: &ContainerSummary) -> bool {
+    use ContainerSummaryStateEnum::{CREATED, EXITED, RESTARTING};
+    matches!(summary.state, Some(EXITED | CREATED | RESTARTING))
 }
 
 /// One container; `None` if it is gone already.
@@ -199,7 +218,8 @@ fn command(path: Option<String>, arguments: Option<Vec<String>>) -> Option<Strin
 }
 
 fn facts(response: ContainerInspectResponse) -> ContainerFacts {
-    let health = response.state.as_ref().and_then(|s| s.health.as_ref()).and_then(|h| h.status);
+    let state = response.state.unwrap_or_default();
+    let health = state.health.and_then(|h| h.status);
     let config = response.config.unwrap_or_default();
     let reservation = response.host_config.and_then(|h| h.memory_reservation);
     ContainerFacts {
@@ -209,13 +229,39 @@ fn facts(response: ContainerInspectResponse) -> ContainerFacts {
         command: command(response.path, response.args),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
         reservation: reservation.and_then(|r| u64::try_from(r).ok()).filter(|&r| r > 0).map(Bytes),
-        is_running: response.state.as_ref().and_then(|s| s.running).unwrap_or(false),
-        is_paused: response.state.and_then(|s| s.paused).unwrap_or(false),
+        // One that is to start again in a while is said to run, too.
+        is_running: state.running == Some(true) && state.restarting != Some(true),
+        is_paused: state.paused == Some(true),
         was_signalled: false,
         is_untold: false,
         is_unheard: false,
         is_unstarted: false,
         is_healthy: health == Some(HealthStatusEnum::HEALTHY),
         addresses: response.network_settings.map(addresses).unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_cannot_be_asked_about_is_as_before() {
+        let dir = tempfile::tempdir().unwrap();
+        fake::serve(&dir, &[fake::HELD, "web", "again"]);
+        let docker = fake::connect(&dir, 1);
+        let listed = list(&docker, &BTreeMap::new()).await.unwrap();
+        let running = |all: &BTreeMap<String, ContainerFacts>| -> Vec<_> {
+            all.values().map(|f| (f.id.clone(), f.is_running)).collect()
+        };
+        let [again, held, web] = ["again", fake::HELD, "web"].map(str::to_owned);
+        let expected = [(again.clone(), false), (held.clone(), false), (web.clone(), true)];
+        assert_eq!(running(&listed), expected, "who is to start again does not run");
+        assert_eq!(listed[&held].name.as_deref(), Some(fake::HELD), "the list has its name");
+        assert_eq!(listed[&web].reservation, Some(Bytes::mib(1)));
+        let mut before = listed[&held].clone();
+        before.reservation = Some(Bytes::mib(2));
+        let again = list(&docker, &[(held.clone(), before.clone())].into()).await.unwrap();
+        assert_eq!(again[&held], before);
     }
 }

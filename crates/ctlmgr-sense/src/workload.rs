@@ -15,7 +15,8 @@ pub(crate) fn container(query: &Query, id: String, group: Group) -> Workload {
     // Below a user's manager anybody may give a cgroup the name of another's container.
     let is_ours = !group.path.is_of_user();
     let facts = query.containers.get(&id).filter(|_| is_ours).cloned();
-    let is_dockers = is_ours && is_of_docker(&group.path);
+    // Its slice may be any.
+    let is_dockers = facts.is_some() || (is_ours && is_of_docker(&group.path));
     let mut facts = facts.unwrap_or_else(|| ContainerFacts {
         id,
         is_untold: is_dockers && query.is_docker_away,

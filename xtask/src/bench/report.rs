@@ -249,10 +249,15 @@ impl Results<'_> {
             (1..=STEPS).map(|step| self.pace(runs, step, weight)).collect()
         };
         let total = |runs: &[&Run]| of_steps(runs, |wanted, _| wanted);
-        // Hogs touch at random, so what they read back is by what is missing. With the same missing and as much read, all
-        // would do this if they were slowed down alike.
-        let alike =
-            |runs: &[&Run]| of_steps(runs, |wanted, f| wanted * (1.0 - f.resident).max(0.0));
+        // Hogs touch at random, so what they read back is by what is missing. With the same bytes missing and as much read, all
+        // would do this if they were slowed down alike. Where one is hotter it depends on whose bytes are missing.
+        let first = &self.scene.members[0];
+        let is_even =
+            self.scene.members.iter().all(|m| m.kind != Kind::Redis && m.rate == first.rate);
+        let alike = |runs: &[&Run]| match is_even {
+            true => of_steps(runs, |wanted, f| wanted * (1.0 - f.resident).max(0.0)),
+            false => Vec::new(),
+        };
         let rows: Vec<_> =
             self.measured().map(|(name, runs)| (name, total(&runs), alike(&runs))).collect();
         let best = |s: usize| largest(rows.iter().map(|(_, totals, _)| totals[s]));
@@ -261,7 +266,7 @@ impl Results<'_> {
         };
         writeln!(
             out,
-            "\n| policy | throughput of all, of what is wanted, at each step | mean | least part of the best policy's at a step | if all slowed down alike, with as much missing and read back |"
+            "\n| policy | throughput of all, of what is wanted, at each step | mean | least part of the best policy's at a step | if all slowed down alike, with as many bytes missing and as much read back |"
         )?;
         writeln!(out, "|---|---|---|---|---|")?;
         for (name, totals, alike) in &rows {

@@ -27,8 +27,8 @@ pub(super) async fn listen(
     seen: &mut i64,
 ) -> Result<(), Error> {
     let seen_before = *seen;
-    let (mut looks, mut arrivals) = (FuturesUnordered::new(), FuturesUnordered::new());
     let mut waiting = Waiting::default();
+    let mut looks = FuturesUnordered::new();
     let end = loop {
         let event = tokio::select! {
             event = events.next() => match event {
@@ -36,7 +36,6 @@ pub(super) async fn listen(
                 Some(Err(error)) => break Err(error),
                 None => break Ok(()),
             },
-            Some(()) = arrivals.next() => continue,
             Some((id, looked)) = looks.next() => match looked {
                 Ok(facts) => {
                     looks.extend(waiting.note_first(publish, id, facts).map(|id| look(docker, id)));
@@ -52,15 +51,20 @@ pub(super) async fn listen(
             continue;
         }
         *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
-        match event.typ {
-            Some(EventMessageTypeEnum::NETWORK) => {
-                arrivals.extend(member(event).map(|id| note_network(docker, publish, id)));
-            }
-            _ => looks.extend(waiting.push(publish, event).map(|id| look(docker, id))),
-        }
+        looks.extend(waiting.push(publish, event).map(|id| look(docker, id)));
     };
     waiting.note_all(publish);
     end
+}
+
+/// Looks at a container, again and again while dockerd does not answer about it.
+async fn look(docker: &Docker, id: String) -> (String, Result<Option<ContainerFacts>, Error>) {
+    loop {
+        match inspect(docker, &id).await {
+            Err(Error::RequestTimeoutError) => {}
+            looked => return (id, looked),
+        }
+    }
 }
 
 /// What is yet to be noted of each container, in the order in which it was told; the first of each is being looked at.
@@ -70,7 +74,7 @@ struct Waiting(BTreeMap<String, VecDeque<EventMessage>>);
 impl Waiting {
     /// Takes one more; `Some` is a container that is to be looked at for it.
     fn push(&mut self, publish: &watch::Sender<Containers>, event: EventMessage) -> Option<String> {
-        let id = event.actor.as_ref().and_then(|actor| actor.id.clone()).unwrap_or_default();
+        let id = container(&event)?;
         let queue = self.0.entry(id.clone()).or_default();
         queue.push_back(event);
         if queue.len() > 1 { None } else { self.advance(publish, id) }
@@ -108,14 +112,24 @@ impl Waiting {
     }
 }
 
-/// Whether there is more to be known than it tells.
-fn needs_look(event: &EventMessage) -> bool {
-    event.action.as_deref().is_some_and(|action| CHANGES.contains(&action))
+/// Of which container it tells: of a network, who came into it or left it. Networks that come and go are of nobody.
+fn container(event: &EventMessage) -> Option<String> {
+    let actor = event.actor.as_ref()?;
+    let id = match event.typ {
+        Some(EventMessageTypeEnum::NETWORK) => actor.attributes.as_ref()?.get("container"),
+        _ => actor.id.as_ref(),
+    };
+    id.filter(|id| !id.is_empty()).cloned()
 }
 
-async fn look(docker: &Docker, id: String) -> (String, Result<Option<ContainerFacts>, Error>) {
-    let looked = inspect(docker, &id).await;
-    (id, looked)
+fn is_of_network(event: &EventMessage) -> bool {
+    event.typ == Some(EventMessageTypeEnum::NETWORK)
+}
+
+/// Whether there is more to be known than it tells.
+fn needs_look(event: &EventMessage) -> bool {
+    let changes = event.action.as_deref().is_some_and(|action| CHANGES.contains(&action));
+    changes || is_of_network(event)
 }
 
 /// Notes what happened to a container, with what a look at it has shown, if that was needed and it could be looked at.
@@ -124,23 +138,22 @@ fn note(
     event: EventMessage,
     inspected: Option<ContainerFacts>,
 ) {
-    let actor = event.actor.unwrap_or_default();
-    let code = actor.attributes.as_ref().and_then(|a| a.get("exitCode"));
-    let is_failure = code.is_some_and(|code| code != "0");
-    let id = actor.id.unwrap_or_default();
+    let Some(id) = container(&event) else { return };
+    if is_of_network(&event) {
+        return inspected.into_iter().for_each(|facts| note_addresses(publish, facts));
+    }
+    let attributes = event.actor.and_then(|actor| actor.attributes).unwrap_or_default();
+    let is_failure = attributes.get("exitCode").is_some_and(|code| code != "0");
     let Some(action) = event.action.as_deref() else { return };
     publish.send_if_modified(|c| {
-        // Also of one that has ended and was removed meanwhile, or that cannot be looked at: it is told of once.
-        if action == "start" {
-            c.note_start(&id);
-        }
-        if let Some(mut facts) = inspected {
-            let is_running_on = !matches!(action, "create" | "start");
-            let before = c.by_id.get(&facts.id).filter(|_| is_running_on);
-            facts.was_signalled = before.is_some_and(|f| f.was_signalled);
-            c.by_id.insert(facts.id.clone(), facts);
-        }
         match action {
+            "start" => note_start(c, &id, inspected),
+            _ if CHANGES.contains(&action) => {
+                let Some(mut facts) = inspected else { return false };
+                let before = c.by_id.get(&id).filter(|_| action != "create");
+                facts.was_signalled = before.is_some_and(|f| f.was_signalled);
+                c.by_id.insert(id, facts);
+            }
             // Also the first thing that a stop does.
             "kill" => {
                 c.by_id.entry(id).and_modify(|f| f.was_signalled = true);
@@ -159,34 +172,36 @@ fn note(
                 let is_healthy = action == "health_status: healthy";
                 c.by_id.entry(id).and_modify(|f| f.is_healthy = is_healthy);
             }
-            _ => return CHANGES.contains(&action),
+            _ => return false,
         }
         true
     });
 }
 
-/// The container that came into a network or left one; networks that come and go are of nobody.
-fn member(event: EventMessage) -> Option<String> {
-    let id = event.actor?.attributes?.remove("container")?;
-    (!id.is_empty()).then_some(id)
+/// Also of one that has ended and was removed meanwhile, or that cannot be looked at: it is told of once.
+fn note_start(c: &mut Containers, id: &str, inspected: Option<ContainerFacts>) {
+    c.note_start(id);
+    match inspected {
+        Some(facts) => _ = c.by_id.insert(id.to_owned(), facts),
+        None => {
+            let started = |f: &mut ContainerFacts| (f.was_signalled, f.is_running) = (false, true);
+            c.by_id.entry(id.to_owned()).and_modify(started);
+        }
+    }
 }
 
-/// Looks up its addresses; what cannot be told stays as it was.
-async fn note_network(docker: &Docker, publish: &watch::Sender<Containers>, id: String) {
-    if let Ok(Some(facts)) = inspect(docker, &id).await {
-        publish.send_modify(|c| {
-            c.by_id.entry(facts.id).and_modify(|known| known.addresses = facts.addresses);
-        });
-    }
+fn note_addresses(publish: &watch::Sender<Containers>, facts: ContainerFacts) {
+    publish.send_if_modified(|c| {
+        let known = c.by_id.get_mut(&facts.id).filter(|known| known.addresses != facts.addresses);
+        known.map(|known| known.addresses = facts.addresses).is_some()
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::docker::Started;
-    use axum::extract::Path;
-    use axum::routing::get;
-    use axum::{Json, Router};
+    use crate::docker::fake::{HELD, LATE, connect, serve};
     use bollard::models::EventActor;
     use futures_util::stream::{iter, pending};
     use std::time::Duration;
@@ -197,33 +212,14 @@ mod tests {
         Ok(EventMessage { action: Some(action.to_owned()), actor, ..EventMessage::default() })
     }
 
-    fn connect(dir: &tempfile::TempDir) -> Docker {
-        let socket = dir.path().join("docker.sock");
-        let address = socket.to_string_lossy();
-        Docker::connect_with_unix(&address, 60, bollard::API_DEFAULT_VERSION).unwrap()
-    }
-
-    /// A dockerd that runs every container there is, and holds the lock of one of them for ever.
-    fn serve(dir: &tempfile::TempDir) -> Docker {
-        let inspect = async |Path(id): Path<String>| {
-            if id == "held" {
-                std::future::pending::<()>().await;
-            }
-            Json(serde_json::json!({ "Id": id, "Name": id, "State": { "Running": true } }))
-        };
-        let listener = UnixListener::bind(dir.path().join("docker.sock")).unwrap();
-        let routes = Router::new().route("/containers/{id}/json", get(inspect));
-        tokio::spawn(async move { axum::serve(listener, routes).await });
-        connect(dir)
-    }
-
     /// What a start waits for is that of others, as where starts are let go one after the other.
     #[tokio::test]
     async fn who_is_held_keeps_nobody_from_hearing_of_others() {
         let dir = tempfile::tempdir().unwrap();
-        let docker = serve(&dir);
+        serve(&dir, &[]);
+        let docker = connect(&dir, 60);
         let (publish, mut seen) = watch::channel(Containers::default());
-        let told = [("create", "held"), ("start", "web"), ("kill", "web"), ("start", "db")];
+        let told = [("create", HELD), ("start", "web"), ("kill", "web"), ("start", "db")];
         let events = iter(told.map(|(action, id)| event(action, id))).chain(pending());
         let is_heard = |c: &Containers| {
             let is_running = |id| c.by_id.get(id).is_some_and(|f| f.is_running);
@@ -234,7 +230,7 @@ mod tests {
             end = listen(&docker, Box::pin(events), &publish, &mut since) => panic!("{end:?}"),
             heard = tokio::time::timeout(Duration::from_secs(50), seen.wait_for(is_heard)) => {
                 let heard = heard.expect("others are heard of").unwrap();
-                assert!(!heard.by_id.contains_key("held"));
+                assert!(!heard.by_id.contains_key(HELD));
             }
         }
     }
@@ -243,12 +239,63 @@ mod tests {
     #[tokio::test]
     async fn what_waits_is_noted_when_dockerd_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let docker = serve(&dir);
+        serve(&dir, &[]);
+        let docker = connect(&dir, 60);
         let (publish, seen) = watch::channel(Containers::default());
-        let told = [("create", "held"), ("start", "held"), ("die", "held"), ("start", "held")];
+        let told = [("create", HELD), ("start", HELD), ("die", HELD), ("start", HELD)];
         let events = iter(told.map(|(action, id)| event(action, id)));
         assert!(listen(&docker, Box::pin(events), &publish, &mut 0).await.is_ok());
-        assert_eq!(seen.borrow().starts["held"], Started { times: 2, ends_before: 1 });
+        assert_eq!(seen.borrow().starts[HELD], Started { times: 2, ends_before: 1 });
+    }
+
+    #[tokio::test]
+    async fn who_was_held_for_long_is_looked_at_again() {
+        let dir = tempfile::tempdir().unwrap();
+        serve(&dir, &[]);
+        let docker = connect(&dir, 1);
+        let (publish, mut seen) = watch::channel(Containers::default());
+        let events = iter([event("start", LATE)]).chain(pending());
+        let mut since = 0;
+        tokio::select! {
+            end = listen(&docker, Box::pin(events), &publish, &mut since) => panic!("{end:?}"),
+            heard = tokio::time::timeout(Duration::from_secs(50), seen.wait_for(|c| c.by_id.contains_key(LATE))) => {
+                assert_eq!(heard.expect("it is looked at").unwrap().starts[LATE].times, 1);
+            }
+        }
+    }
+
+    /// dockerd tells of it while it still holds the lock of the container.
+    #[tokio::test]
+    async fn of_a_network_only_addresses_are_noted() {
+        let member = |id: &str| Some([("container".to_owned(), id.to_owned())].into());
+        let told = |id| {
+            let actor = EventActor { id: Some("net".into()), attributes: member(id) };
+            let typ = Some(EventMessageTypeEnum::NETWORK);
+            EventMessage {
+                typ,
+                action: Some("connect".into()),
+                actor: Some(actor),
+                ..EventMessage::default()
+            }
+        };
+        let known =
+            ContainerFacts { id: "web".into(), was_signalled: true, ..ContainerFacts::default() };
+        let by_id = [("web".to_owned(), known.clone())].into();
+        let (publish, seen) = watch::channel(Containers { by_id, ..Containers::default() });
+        let facts = |id: &str| ContainerFacts {
+            id: id.into(),
+            addresses: vec!["10.0.0.2".parse().unwrap()],
+            ..ContainerFacts::default()
+        };
+        for id in ["web", "other", ""] {
+            assert!(needs_look(&told(id)));
+            note(&publish, told(id), Some(facts(id)));
+        }
+        let addresses = facts("web").addresses;
+        assert_eq!(
+            seen.borrow().by_id,
+            [("web".to_owned(), ContainerFacts { addresses, ..known })].into()
+        );
     }
 
     #[tokio::test]
@@ -257,7 +304,7 @@ mod tests {
         drop(UnixListener::bind(dir.path().join("docker.sock")).unwrap());
         let (publish, seen) = watch::channel(Containers::default());
         let events = iter([event("start", "c")]).chain(pending());
-        let end = listen(&connect(&dir), Box::pin(events), &publish, &mut 0).await;
+        let end = listen(&connect(&dir, 5), Box::pin(events), &publish, &mut 0).await;
         assert!(end.is_err(), "it is no success either");
         assert_eq!(seen.borrow().starts["c"], Started { times: 1, ends_before: 0 });
     }

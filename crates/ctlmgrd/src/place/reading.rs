@@ -5,9 +5,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_host::Host;
-use ctlmgr_model::{
-    CgroupId, ContainerFacts, Millis, PlaceReading, PlaceWish, Settings, Tenant, Workload,
-};
+use ctlmgr_model::{ContainerFacts, Millis, PlaceReading, PlaceWish, Settings, Tenant, Workload};
 use ctlmgr_policy::entitlement;
 use ctlmgr_sense::{Containers, Cpuset};
 use ctlmgr_store::Profiles;
@@ -23,14 +21,12 @@ pub(super) struct Watched {
     usage: Usage,
     /// When each container was first seen, by its full id.
     since: BTreeMap<String, Millis>,
-    /// The cgroup in which each runs, by the word of a dockerd that answered.
-    running: BTreeMap<String, CgroupId>,
 }
 
 impl Watched {
     pub fn new(host: Host, store: Option<Profiles>) -> Watched {
         let (processors, usage) = (Processors::new(host), Usage::new(store));
-        Watched { processors, usage, since: BTreeMap::new(), running: BTreeMap::new() }
+        Watched { processors, usage, since: BTreeMap::new() }
     }
 
     /// Blocks for as long as the kernel and the store take. `None` while processors come or go: what was seen
@@ -53,7 +49,6 @@ impl Watched {
         containers: &Containers,
     ) -> PlaceReading {
         self.since.retain(|id, _| seen.members.cpusets.contains_key(id));
-        self.running.retain(|id, _| seen.members.cpusets.contains_key(id));
         let (mut tenants, mut place) = (Vec::new(), BTreeMap::new());
         for (id, cpuset) in &seen.members.cpusets {
             let unknown = ContainerFacts { id: id.clone(), ..ContainerFacts::default() };
@@ -68,8 +63,7 @@ impl Watched {
                 false => self.usage.learn(&key, use_milli, unix_now()),
             };
             // Before it runs its runtime may still be setting its own list.
-            let facts = facts.filter(|facts| self.is_running(facts, cpuset.id, containers));
-            let wish = facts.map(|_| wish(settings, &workload));
+            let wish = facts.filter(|f| f.is_running).map(|_| wish(settings, &workload));
             place.insert(id.as_str(), tenants.len());
             let known_for = at.since(since);
             tenants.push(tenant(&workload, cpuset, wish, [use_milli, peak_milli], known_for));
@@ -80,17 +74,6 @@ impl Watched {
         let traffic = seen.pairs.iter().filter_map(edge).collect();
         self.usage.keep();
         PlaceReading { at, topology: self.processors.topology().clone(), tenants, traffic }
-    }
-
-    /// Whether dockerd has told that what is in this cgroup runs. One that begins anew starts containers before it answers: what it
-    /// told before is of the cgroups that were there then.
-    fn is_running(&mut self, facts: &ContainerFacts, cgroup: CgroupId, told: &Containers) -> bool {
-        match facts.is_running {
-            _ if told.version.is_none() => {}
-            true => _ = self.running.insert(facts.id.clone(), cgroup),
-            false => _ = self.running.remove(&facts.id),
-        }
-        self.running.get(&facts.id) == Some(&cgroup)
     }
 }
 
@@ -132,14 +115,14 @@ fn wish(settings: &Settings, workload: &Workload) -> PlaceWish {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctlmgr_model::CgroupPath;
+    use ctlmgr_model::{CgroupId, CgroupPath};
 
     #[test]
     fn labels_and_addresses_become_wishes_and_edges() {
         let dir = tempfile::tempdir().unwrap();
         let mut watched = Watched::new(Host::fake(dir.path()), None);
         let mut seen = Seen::default();
-        let mut containers = Containers { version: Some("26".into()), ..Containers::default() };
+        let mut containers = Containers::default();
         for (number, name) in ["web", "db", "new", "making"].iter().enumerate() {
             let id = format!("{number}{number}");
             let labels = BTreeMap::from([
@@ -182,14 +165,5 @@ mod tests {
         );
         assert_eq!(db_wish.group.as_deref(), Some("shop"));
         assert_eq!((&new.wish, &making.wish), (&None, &None), "dockerd has not told that it runs");
-        // It begins anew, and has started one of them before it answers.
-        containers.version = None;
-        seen.members.cpusets.get_mut("00").unwrap().id = CgroupId(9);
-        let reading = watched.put_together(Millis(7000), &settings, &seen, &containers);
-        let is_known: Vec<bool> = reading.tenants.iter().map(|t| t.wish.is_some()).collect();
-        assert_eq!(is_known, [false, true, false, false], "what it told is of the cgroup before");
-        containers.version = Some("26".into());
-        let reading = watched.put_together(Millis(8000), &settings, &seen, &containers);
-        assert!(reading.tenants[0].wish.is_some());
     }
 }

@@ -1,7 +1,7 @@
 //! Memory of the machine changes under us.
 
 use anyhow::{Context, Result, ensure};
-use ctlmgr_live::{Balloon, Container, Ctlmgr, eventually, install_hog, sh};
+use ctlmgr_live::{Balloon, Container, Ctlmgr, eventually, install_hog, sh, status};
 
 const MIB: u64 = 1 << 20;
 const SET_MIB: u64 = 500;
@@ -71,7 +71,7 @@ impl Shares<'_> {
 fn turns(seen: &[u64]) -> usize {
     let mut kept: Vec<u64> = Vec::new();
     for value in seen {
-        if kept.last().is_none_or(|last| last.abs_diff(*value) > SET_MIB / 50) {
+        if kept.last().is_none_or(|last| last.abs_diff(*value) > SET_MIB / 25) {
             kept.push(*value);
         }
     }
@@ -83,16 +83,24 @@ fn turns(seen: &[u64]) -> usize {
 struct Unplugged;
 
 impl Unplugged {
-    /// Leaves about so much. Not every block can be given up: some hold what the kernel cannot move.
+    /// Leaves no more than this, less than a block below it. The kernel refuses blocks that hold what it cannot move just now.
     fn leave(mib: u64) -> Result<Unplugged> {
         let unplugged = Unplugged;
-        sh(&format!(
-            "cd /sys/devices/system/memory; \
-             for block in $(ls -d memory[0-9]* | sed s/memory// | sort -rn); do \
-               [ $(awk '/MemTotal/ {{ print int($2 / 1024) }}' /proc/meminfo) -gt {mib} ] || break; \
-               echo offline >memory$block/state 2>/dev/null || true; \
-             done"
-        ))?;
+        let is_left = || {
+            Ok(sh("awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo")?.parse::<u64>()?
+                <= mib)
+        };
+        let blocks = sh("cd /sys/devices/system/memory; ls -d memory[0-9]* | sort -rV")?;
+        eventually("so much of it is given up", || {
+            for block in blocks.lines() {
+                if is_left()? {
+                    return Ok(true);
+                }
+                let state = format!("/sys/devices/system/memory/{block}/state");
+                status(&format!("timeout 20 sh -c 'echo offline >{state}'"))?;
+            }
+            is_left()
+        })?;
         Ok(unplugged)
     }
 }

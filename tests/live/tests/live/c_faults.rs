@@ -92,7 +92,7 @@ fn a_daemon_that_fails_for_good_leaves_nothing() -> Result<()> {
 
 #[test]
 fn dockerd_and_dbus_restarts_and_daemon_reload_change_nothing() -> Result<()> {
-    let web = Container::start("web", 64, "")?;
+    let web = Container::start("web", 64, "--stop-timeout 1")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&web)?;
     for _ in 0..3 {
@@ -101,7 +101,7 @@ fn dockerd_and_dbus_restarts_and_daemon_reload_change_nothing() -> Result<()> {
     ctlmgr.wait_protected(&web)?;
     // logind does not come back to a new bus by itself: who asked for it later would wait 25 s each time.
     sh("systemctl restart dbus.service systemd-logind.service")?;
-    let other = Container::start("other", 64, "")?;
+    let other = Container::start("other", 64, "--stop-timeout 1")?;
     ctlmgr.wait_protected(&other)?;
     sh("systemctl restart docker.service")?;
     eventually("ctlmgr talks to dockerd again", || Ok(ctlmgr.status()?["docker"].is_string()))?;
@@ -247,7 +247,7 @@ fn a_run_time_setting_of_the_slice_stays() -> Result<()> {
 
 #[test]
 fn a_stopped_dockerd_costs_names_not_protection() -> Result<()> {
-    let web = Container::start("web", 64, "")?;
+    let web = Container::start("web", 64, "--stop-timeout 1")?;
     sh("systemctl stop ctlmgr.service docker.socket docker.service")?;
     let stopped = status("test -d /sys/fs/cgroup/ctlmgr.slice/docker-*.scope")?.0 != 0;
     sh("systemctl start docker.socket docker.service; docker start web >/dev/null")?;
