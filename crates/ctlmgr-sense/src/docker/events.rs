@@ -87,8 +87,9 @@ impl Waiting {
         id: String,
         facts: Option<ContainerFacts>,
     ) -> Option<String> {
-        let first = self.0.get_mut(&id).and_then(VecDeque::pop_front);
-        first.into_iter().for_each(|event| note(publish, event, facts.clone()));
+        if let Some(event) = self.0.get_mut(&id).and_then(VecDeque::pop_front) {
+            note(publish, event, facts);
+        }
         self.advance(publish, id)
     }
 
