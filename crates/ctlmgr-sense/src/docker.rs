@@ -74,6 +74,8 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_s
 const LOOK_BACK: Duration = Duration::from_secs(30);
 /// So many containers are asked about at once.
 const AT_ONCE: usize = 16;
+/// Until then each must be answered about; nothing is heard meanwhile, and dockerd remembers its last events only.
+const IN_TIME: Duration = Duration::from_secs(5);
 /// Seconds that one request may take; a busy dockerd is slow, a hung one is a gap.
 const REQUEST_TIMEOUT_SECS: u64 = 60;
 
@@ -131,7 +133,9 @@ async fn follow(
         ..EventsOptions::default()
     }));
     let before = publish.borrow().by_id.clone();
-    let by_id = list(&docker, &before).await?;
+    let (by_id, unanswered) = list(&docker, &before, IN_TIME).await?;
+    let unanswered = unanswered.into_iter().map(|id| Ok(events::update_of(id)));
+    let events = stream::iter(unanswered).chain(events);
     publish.send_modify(|c| {
         let before = std::mem::replace(&mut c.by_id, by_id);
         // A list does not tell. Of one that had ended it says nothing of what it is now.
@@ -149,28 +153,38 @@ async fn follow(
     events::listen(&docker, events, publish, seen).await
 }
 
-/// What there is. One that dockerd does not answer about, as while its start is held, is as it was `before`.
+/// What there is. Those that dockerd does not answer about in time, as while it holds their lock, are as they were `before`, and
+/// come along by their ids.
 async fn list(
     docker: &Docker,
     before: &BTreeMap<String, ContainerFacts>,
-) -> Result<BTreeMap<String, ContainerFacts>, Error> {
+    in_time: Duration,
+) -> Result<(BTreeMap<String, ContainerFacts>, Vec<String>), Error> {
     let options = ListContainersOptions { all: true, ..ListContainersOptions::default() };
     let all = docker.list_containers(Some(options)).await?;
+    // What is known of it, and whether that is all.
     let known = all.into_iter().map(|summary| async {
         // What it is called and what it is made of is all that matters of one that rests.
         if is_resting(&summary) {
-            return Ok(Some(facts_of_resting(summary)));
+            return Ok((Some(facts_of_resting(summary)), true));
         }
-        match inspect(docker, summary.id.as_deref().unwrap_or_default()).await {
-            Err(Error::RequestTimeoutError) => {
-                let known = summary.id.as_ref().and_then(|id| before.get(id)).cloned();
-                Ok(Some(known.unwrap_or_else(|| facts_of_resting(summary))))
+        let id = summary.id.clone().unwrap_or_default();
+        match tokio::time::timeout(in_time, inspect(docker, &id)).await {
+            Ok(known) => known.map(|facts| (facts, true)),
+            Err(_) => {
+                let known = before.get(&id).cloned().unwrap_or_else(|| facts_of_resting(summary));
+                Ok((Some(ContainerFacts { is_running: true, ..known }), false))
             }
-            known => known,
         }
     });
     let known: Vec<_> = stream::iter(known).buffer_unordered(AT_ONCE).try_collect().await?;
-    Ok(known.into_iter().flatten().map(|facts| (facts.id.clone(), facts)).collect())
+    let known = known.into_iter().filter_map(|(facts, is_all)| Some((facts?, is_all)));
+    let (mut by_id, mut unanswered) = (BTreeMap::new(), Vec::new());
+    for (facts, is_all) in known {
+        unanswered.extend((!is_all).then(|| facts.id.clone()));
+        by_id.insert(facts.id.clone(), facts);
+    }
+    Ok((by_id, unanswered))
 }
 
 fn is_resting(summary: &ContainerSummary) -> bool {
@@ -246,22 +260,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_cannot_be_asked_about_is_as_before() {
+    async fn who_cannot_be_asked_about_is_as_before_until_it_can() {
         let dir = tempfile::tempdir().unwrap();
-        fake::serve(&dir, &[fake::HELD, "web", "again"]);
-        let docker = fake::connect(&dir, 1);
-        let listed = list(&docker, &BTreeMap::new()).await.unwrap();
-        let running = |all: &BTreeMap<String, ContainerFacts>| -> Vec<_> {
-            all.values().map(|f| (f.id.clone(), f.is_running)).collect()
-        };
-        let [again, held, web] = ["again", fake::HELD, "web"].map(str::to_owned);
-        let expected = [(again.clone(), false), (held.clone(), false), (web.clone(), true)];
-        assert_eq!(running(&listed), expected, "who is to start again does not run");
-        assert_eq!(listed[&held].name.as_deref(), Some(fake::HELD), "the list has its name");
-        assert_eq!(listed[&web].reservation, Some(Bytes::mib(1)));
-        let mut before = listed[&held].clone();
-        before.reservation = Some(Bytes::mib(2));
-        let again = list(&docker, &[(held.clone(), before.clone())].into()).await.unwrap();
-        assert_eq!(again[&held], before);
+        fake::serve(&dir, &[fake::HELD, "web", fake::AGAIN]);
+        let docker = fake::connect(&dir, 60);
+        let of = |all: &BTreeMap<String, ContainerFacts>, id: &str| all[id].clone();
+        let (all, unanswered) = list(&docker, &BTreeMap::new(), IN_TIME).await.unwrap();
+        assert_eq!(unanswered, [fake::HELD]);
+        let (held, web) = (of(&all, fake::HELD), of(&all, "web"));
+        assert!(held.is_running && web.is_running && !of(&all, fake::AGAIN).is_running);
+        assert_eq!((held.name.as_deref(), held.reservation), (Some(fake::HELD), None));
+        assert_eq!(web.reservation, Some(Bytes::mib(1)));
+        let again = inspect(&docker, fake::AGAIN).await.unwrap().unwrap();
+        assert!(!again.is_running, "it is said to run, too");
+        let before = ContainerFacts { reservation: Some(Bytes::mib(2)), ..held };
+        let known = [(fake::HELD.to_owned(), before.clone())].into();
+        let (all, unanswered) = list(&docker, &known, Duration::ZERO).await.unwrap();
+        assert_eq!((of(&all, fake::HELD), unanswered.len()), (before, 2));
     }
 }

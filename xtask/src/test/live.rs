@@ -94,8 +94,10 @@ impl Live {
         let results = std::thread::scope(|scope| {
             let second = scope.spawn(|| {
                 let result = self.test(&shape, (&second, true), &mut kept);
-                // It boots for a minute or more where there is none yet, and if it does not that is said when it is needed.
-                let _ = self.guests.prepare(&vm::Shape::domains());
+                // It boots for a minute or more where there is none yet.
+                if let Err(error) = self.guests.prepare(&vm::Shape::domains()) {
+                    sh::say(&format!("no machine with many domains: {error:#}"));
+                }
                 result
             });
             let first = self.test(&shape, (&first, false), &mut std::io::stdout());

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bollard::Docker;
 use bollard::errors::Error;
-use bollard::models::{EventMessage, EventMessageTypeEnum};
+use bollard::models::{EventActor, EventMessage, EventMessageTypeEnum};
 use ctlmgr_model::ContainerFacts;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::watch;
+use tracing::debug;
 
 use super::{Containers, inspect};
 
@@ -28,7 +29,7 @@ pub(super) async fn listen(
 ) -> Result<(), Error> {
     let seen_before = *seen;
     let mut waiting = Waiting::default();
-    let mut looks = FuturesUnordered::new();
+    let (mut looks, mut arrivals) = (FuturesUnordered::new(), FuturesUnordered::new());
     let end = loop {
         let event = tokio::select! {
             event = events.next() => match event {
@@ -36,6 +37,7 @@ pub(super) async fn listen(
                 Some(Err(error)) => break Err(error),
                 None => break Ok(()),
             },
+            Some(()) = arrivals.next() => continue,
             Some((id, looked)) = looks.next() => match looked {
                 Ok(facts) => {
                     looks.extend(waiting.note_first(publish, id, facts).map(|id| look(docker, id)));
@@ -51,18 +53,34 @@ pub(super) async fn listen(
             continue;
         }
         *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
-        looks.extend(waiting.push(publish, event).map(|id| look(docker, id)));
+        match event.typ {
+            // Who ends leaves its networks first, and its next start may have the lock before it is looked at: that it has
+            // ended must not wait for that.
+            Some(EventMessageTypeEnum::NETWORK) => {
+                arrivals.extend(member(event).map(|id| note_network(docker, publish, id)));
+            }
+            _ => looks.extend(waiting.push(publish, event).map(|id| look(docker, id))),
+        }
     };
     waiting.note_all(publish);
     end
 }
 
-/// Looks at a container, again and again while dockerd does not answer about it.
+/// An event after which a container is looked at, for one that was not answered about.
+pub(super) fn update_of(id: String) -> EventMessage {
+    let actor = Some(EventActor { id: Some(id), ..EventActor::default() });
+    EventMessage { action: Some("update".to_owned()), actor, ..EventMessage::default() }
+}
+
+/// Looks at a container, again and again while dockerd answers, but not about it.
 async fn look(docker: &Docker, id: String) -> (String, Result<Option<ContainerFacts>, Error>) {
     loop {
         match inspect(docker, &id).await {
-            Err(Error::RequestTimeoutError) => {}
+            Err(Error::RequestTimeoutError) => debug!(id, "dockerd does not answer about it"),
             looked => return (id, looked),
+        }
+        if let Err(error) = docker.version().await {
+            return (id, Err(error));
         }
     }
 }
@@ -74,7 +92,7 @@ struct Waiting(BTreeMap<String, VecDeque<EventMessage>>);
 impl Waiting {
     /// Takes one more; `Some` is a container that is to be looked at for it.
     fn push(&mut self, publish: &watch::Sender<Containers>, event: EventMessage) -> Option<String> {
-        let id = container(&event)?;
+        let id = event.actor.as_ref()?.id.clone()?;
         let queue = self.0.entry(id.clone()).or_default();
         queue.push_back(event);
         if queue.len() > 1 { None } else { self.advance(publish, id) }
@@ -113,24 +131,9 @@ impl Waiting {
     }
 }
 
-/// Of which container it tells: of a network, who came into it or left it. Networks that come and go are of nobody.
-fn container(event: &EventMessage) -> Option<String> {
-    let actor = event.actor.as_ref()?;
-    let id = match event.typ {
-        Some(EventMessageTypeEnum::NETWORK) => actor.attributes.as_ref()?.get("container"),
-        _ => actor.id.as_ref(),
-    };
-    id.filter(|id| !id.is_empty()).cloned()
-}
-
-fn is_of_network(event: &EventMessage) -> bool {
-    event.typ == Some(EventMessageTypeEnum::NETWORK)
-}
-
 /// Whether there is more to be known than it tells.
 fn needs_look(event: &EventMessage) -> bool {
-    let changes = event.action.as_deref().is_some_and(|action| CHANGES.contains(&action));
-    changes || is_of_network(event)
+    event.action.as_deref().is_some_and(|action| CHANGES.contains(&action))
 }
 
 /// Notes what happened to a container, with what a look at it has shown, if that was needed and it could be looked at.
@@ -139,11 +142,8 @@ fn note(
     event: EventMessage,
     inspected: Option<ContainerFacts>,
 ) {
-    let Some(id) = container(&event) else { return };
-    if is_of_network(&event) {
-        return inspected.into_iter().for_each(|facts| note_addresses(publish, facts));
-    }
-    let attributes = event.actor.and_then(|actor| actor.attributes).unwrap_or_default();
+    let actor = event.actor.unwrap_or_default();
+    let (id, attributes) = (actor.id.unwrap_or_default(), actor.attributes.unwrap_or_default());
     let is_failure = attributes.get("exitCode").is_some_and(|code| code != "0");
     let Some(action) = event.action.as_deref() else { return };
     publish.send_if_modified(|c| {
@@ -191,11 +191,19 @@ fn note_start(c: &mut Containers, id: &str, inspected: Option<ContainerFacts>) {
     }
 }
 
-fn note_addresses(publish: &watch::Sender<Containers>, facts: ContainerFacts) {
-    publish.send_if_modified(|c| {
-        let known = c.by_id.get_mut(&facts.id).filter(|known| known.addresses != facts.addresses);
-        known.map(|known| known.addresses = facts.addresses).is_some()
-    });
+/// The container that came into a network or left one; networks that come and go are of nobody.
+fn member(event: EventMessage) -> Option<String> {
+    let id = event.actor?.attributes?.remove("container")?;
+    (!id.is_empty()).then_some(id)
+}
+
+/// Looks up its addresses; what cannot be told stays as it was.
+async fn note_network(docker: &Docker, publish: &watch::Sender<Containers>, id: String) {
+    if let Ok(Some(facts)) = inspect(docker, &id).await {
+        publish.send_modify(|c| {
+            c.by_id.entry(facts.id).and_modify(|known| known.addresses = facts.addresses);
+        });
+    }
 }
 
 #[cfg(test)]
@@ -203,7 +211,6 @@ mod tests {
     use super::*;
     use crate::docker::Started;
     use crate::docker::fake::{HELD, LATE, connect, serve};
-    use bollard::models::EventActor;
     use futures_util::stream::{iter, pending};
     use std::time::Duration;
     use tokio::net::UnixListener;
@@ -265,38 +272,33 @@ mod tests {
         }
     }
 
-    /// dockerd tells of it while it still holds the lock of the container.
+    /// A container that ends leaves its networks first, and may be held in its next start before anybody has looked.
     #[tokio::test]
-    async fn of_a_network_only_addresses_are_noted() {
-        let member = |id: &str| Some([("container".to_owned(), id.to_owned())].into());
-        let told = |id| {
-            let actor = EventActor { id: Some("net".into()), attributes: member(id) };
+    async fn an_end_does_not_wait_for_a_network() {
+        let dir = tempfile::tempdir().unwrap();
+        serve(&dir, &[]);
+        let docker = connect(&dir, 60);
+        let facts = |id: &str| ContainerFacts { id: id.into(), ..ContainerFacts::default() };
+        let known = [HELD, "web"]
+            .map(|id| (id.to_owned(), ContainerFacts { is_running: true, ..facts(id) }));
+        let (publish, mut seen) =
+            watch::channel(Containers { by_id: known.into(), ..Containers::default() });
+        let network = |action: &str, id: &str| {
+            let attributes = Some([("container".to_owned(), id.to_owned())].into());
+            let actor = Some(EventActor { id: Some("net".into()), attributes });
             let typ = Some(EventMessageTypeEnum::NETWORK);
-            EventMessage {
-                typ,
-                action: Some("connect".into()),
-                actor: Some(actor),
-                ..EventMessage::default()
+            Ok(EventMessage { typ, action: Some(action.into()), actor, ..EventMessage::default() })
+        };
+        let told = [network("disconnect", HELD), network("connect", "web"), event("die", HELD)];
+        let is_heard =
+            |c: &Containers| !c.by_id[HELD].is_running && !c.by_id["web"].addresses.is_empty();
+        let mut since = 0;
+        tokio::select! {
+            end = listen(&docker, Box::pin(iter(told).chain(pending())), &publish, &mut since) => panic!("{end:?}"),
+            heard = tokio::time::timeout(Duration::from_secs(50), seen.wait_for(is_heard)) => {
+                assert_eq!(heard.expect("it has ended").unwrap().ends[HELD], 1);
             }
-        };
-        let known =
-            ContainerFacts { id: "web".into(), was_signalled: true, ..ContainerFacts::default() };
-        let by_id = [("web".to_owned(), known.clone())].into();
-        let (publish, seen) = watch::channel(Containers { by_id, ..Containers::default() });
-        let facts = |id: &str| ContainerFacts {
-            id: id.into(),
-            addresses: vec!["10.0.0.2".parse().unwrap()],
-            ..ContainerFacts::default()
-        };
-        for id in ["web", "other", ""] {
-            assert!(needs_look(&told(id)));
-            note(&publish, told(id), Some(facts(id)));
         }
-        let addresses = facts("web").addresses;
-        assert_eq!(
-            seen.borrow().by_id,
-            [("web".to_owned(), ContainerFacts { addresses, ..known })].into()
-        );
     }
 
     #[tokio::test]

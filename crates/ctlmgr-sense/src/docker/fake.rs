@@ -15,6 +15,8 @@ use tokio::net::UnixListener;
 pub const HELD: &str = "held";
 /// Its lock is held when it is asked about for the first time.
 pub const LATE: &str = "late";
+/// It is about to start again.
+pub const AGAIN: &str = "again";
 
 /// Connects to what listens there; a request may take so many seconds.
 pub fn connect(dir: &TempDir, secs: u64) -> Docker {
@@ -26,21 +28,27 @@ pub fn connect(dir: &TempDir, secs: u64) -> Docker {
 /// Makes it listen, with these containers in its list.
 pub fn serve(dir: &TempDir, listed: &[&str]) {
     let listener = UnixListener::bind(dir.path().join("docker.sock")).unwrap();
-    let list: Vec<Value> = listed
-        .iter()
-        .map(|id| json!({ "Id": id, "Names": [format!("/{id}")], "State": "running" }))
-        .collect();
+    let entry = |id: &&str| {
+        let state = if *id == AGAIN { "restarting" } else { "running" };
+        json!({ "Id": id, "Names": [format!("/{id}")], "State": state })
+    };
+    let list: Vec<Value> = listed.iter().map(entry).collect();
     let was_asked = Arc::new(AtomicBool::new(false));
     let inspect = async move |Path(id): Path<String>| {
         let is_late = id == LATE && !was_asked.swap(true, Ordering::Relaxed);
         if id == HELD || is_late {
             std::future::pending::<()>().await;
         }
-        let host = json!({ "MemoryReservation": 1 << 20 });
-        let state = json!({ "Running": true, "Restarting": id == "again" });
-        Json(json!({ "Id": id, "Name": id, "State": state, "HostConfig": host }))
+        Json(json!({
+            "Id": id,
+            "Name": id,
+            "State": { "Running": true, "Restarting": id == AGAIN },
+            "HostConfig": { "MemoryReservation": 1 << 20 },
+            "NetworkSettings": { "Networks": { "net": { "IPAddress": "10.0.0.2" } } },
+        }))
     };
     let routes = Router::new()
+        .route("/version", get(async || Json(json!({ "Version": "26.1.5" }))))
         .route("/containers/json", get(async || Json(list)))
         .route("/containers/{id}/json", get(inspect));
     tokio::spawn(async move { axum::serve(listener, routes).await });
