@@ -171,6 +171,7 @@ async fn list(
         let id = summary.id.clone().unwrap_or_default();
         match tokio::time::timeout(in_time, inspect(docker, &id)).await {
             Ok(known) => known.map(|facts| (facts, true)),
+            // The list says that it does not rest.
             Err(_) => {
                 let known = before.get(&id).cloned().unwrap_or_else(|| facts_of_resting(summary));
                 Ok((Some(ContainerFacts { is_running: true, ..known }), false))
