@@ -46,6 +46,7 @@ pub mod share;
 mod stall;
 mod state;
 mod swap;
+mod telling;
 #[cfg(test)]
 mod testing;
 mod throttle;

@@ -43,6 +43,7 @@ use crate::reclaim::NOISE;
 use crate::room::rooms;
 use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
+use crate::telling::due_to_tell;
 use crate::throttle::Throttled;
 use crate::units;
 use crate::used_up::due;
@@ -143,7 +144,8 @@ impl<'a> Context<'a> {
         let braked = ladder.limited(|t| t.is_braked);
         let crowding = ladder.limited(|t| t.is_crowding);
         steps.extend(ladder.taking);
-        Chosen { steps: order(steps), braked, crowding, probes: ladder.probes }
+        let steps = order(due_to_tell(state, snapshot.at, steps));
+        Chosen { steps, braked, crowding, probes: ladder.probes }
     }
 
     /// Steps that write a knob or give it back.

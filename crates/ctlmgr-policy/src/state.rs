@@ -197,6 +197,9 @@ impl State {
                     saved.asked = Some(saved.ours.clone());
                 }
                 let is_pending = matches!(outcome, Outcome::Failed(_) | Outcome::Untold);
+                // That its keeper was not told yet makes a value no younger.
+                let is_same = step.is_told_only() && *outcome == Outcome::Untold;
+                let at = last.filter(|_| is_same).map_or(at, |last| last.at);
                 self.written.insert(key, Written { saved, at, turns, is_pending });
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
@@ -290,6 +293,12 @@ impl State {
     /// Whether the knob of this very cgroup holds what was wanted, but its keeper may not know.
     pub(crate) fn is_pending(&self, group: &Group, knob: Knob) -> bool {
         self.of(group, knob).is_some_and(|w| w.saved.id == group.id && w.is_pending)
+    }
+
+    /// For how long the knob of a step has held what it holds; `None` if that was never learned.
+    pub(crate) fn stood(&self, step: &Step, now: Millis) -> Option<Millis> {
+        let written = self.written.get(&(step.path.clone(), step.action.knob()?))?;
+        (written.saved.id == step.id && written.at > Millis(0)).then(|| now.since(written.at))
     }
 
     /// What the knob held before ctlmgr wrote it.

@@ -134,7 +134,8 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn learn_written(&mut self, written: Written, decided_at: Millis) {
         self.learned_at = self.now();
-        if written.told.iter().any(|told| told.outcome == Outcome::Untold) {
+        let is_late = |told: &Told| told.outcome == Outcome::Untold && !told.step.is_told_later();
+        if written.told.iter().any(is_late) {
             self.hurry();
         }
         let outcomes = written.outcomes.into_iter();

@@ -4,6 +4,8 @@
 //! first: a manager that is starved of memory takes seconds for each, and may be waiting for the very memory that is
 //! kept from it. So
 //!
+//! * it is not told of a value that may be another soon ([`Step::is_told_later`]), unless it is told of its unit anyway, all of which
+//!   it writes then: a later plan says when;
 //! * what it was not told within [`TELL_TIME`] is left to the next plan;
 //! * while the writer waits for it, protection of newer plans takes effect, and it is told of that in place of what is
 //!   old by then.
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctlmgr_act::{Actuator, RECLAIM_TIME, UnitProperties};
-use ctlmgr_model::{Action, Knob, Millis, Outcome, Saved, Step, Value};
+use ctlmgr_model::{Action, CgroupPath, Millis, Outcome, Saved, Step, Value};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
@@ -85,7 +87,7 @@ impl Writing {
 
     /// Puts the protection of a newer plan in force, though the keeper of knobs has not answered yet.
     pub(crate) fn go_on(&mut self, mut steps: Vec<Step>, decided_at: Millis) {
-        steps.retain(is_protection);
+        steps.retain(Step::is_protection);
         if self.is_known && !steps.is_empty() {
             self.is_known = self.newer.try_send(Protection { steps, decided_at }).is_err();
         }
@@ -129,7 +131,7 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
     async fn write(mut self, steps: Vec<Step>, decided_at: Millis, patience: Patience) {
         let ahead = self.write_ahead(&steps).await;
         self.ahead = ahead.clone();
-        self.ahead.extend(steps.iter().filter(|step| is_told_only(step)).cloned());
+        self.ahead.extend(steps.iter().filter(|step| step.is_told_only()).cloned());
         self.report_ahead(ahead, decided_at).await;
         let written = self.carry_out(&steps, decided_at, patience).await;
         // The loop is gone only when the process is about to end.
@@ -150,12 +152,17 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         // For all reclaim together: by then the host is another, and no dip lets a limit be raised meanwhile.
         let deadline = begun + patience.reclaim;
         let mut written = Written::default();
+        // However slow the keeper of knobs is, each plan tells it something; and all of a unit, as it writes all.
+        let mut told: Vec<&CgroupPath> = Vec::new();
         for (index, step) in steps.iter().enumerate() {
-            if self.ahead.contains(step) {
-                // However slow the keeper of knobs is, each plan tells it something; and all of a unit, as it writes all.
-                let is_late = index > 0 && begun.elapsed() >= patience.tell;
-                let is_begun = steps[..index].iter().any(|before| before.path == step.path);
-                let may_tell = is_begun || !is_late;
+            let is_ahead = self.ahead.contains(step);
+            let is_late = !told.is_empty() && begun.elapsed() >= patience.tell;
+            let may_begin = !is_ahead || (!is_late && is_told_now(steps, &step.path));
+            let may_tell = may_begin || told.contains(&&step.path);
+            if may_tell {
+                told.push(&step.path);
+            }
+            if is_ahead {
                 written.told.push(self.tell((step, decided_at), &steps[index..], may_tell).await);
             } else {
                 let work = carry_out_one(self.actuator, self.journal, step, deadline);
@@ -239,7 +246,7 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         let is_less =
             |step: &&Step| matches!(step.action, Action::Set { from, to, .. } if to < from);
         let (less, more): (Vec<_>, Vec<_>) =
-            steps.iter().filter(|step| is_protection(step)).partition(is_less);
+            steps.iter().filter(|step| step.is_protection()).partition(is_less);
         for step in less.into_iter().chain(more) {
             let Some(saved) = step.to_save() else { continue };
             // What is not written now is not noted as ours either.
@@ -255,13 +262,9 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
     }
 }
 
-fn is_protection(step: &Step) -> bool {
-    matches!(step.action, Action::Set { knob, .. } if Knob::PROTECTION.contains(&knob))
-}
-
-/// Whether the value is there, and only its keeper does not know.
-fn is_told_only(step: &Step) -> bool {
-    is_protection(step) && matches!(step.action, Action::Set { from, to, .. } if from == to)
+/// Whether a plan has anything of a unit that its keeper is told now.
+fn is_told_now(steps: &[Step], path: &CgroupPath) -> bool {
+    steps.iter().any(|step| step.path == *path && !step.is_told_later())
 }
 
 fn is_same_knob(one: &Step, other: &Step) -> bool {
@@ -275,7 +278,7 @@ mod tests {
     use super::*;
     use ctlmgr_act::{Property, UnitError};
     use ctlmgr_host::Host;
-    use ctlmgr_model::{Bytes, CgroupPath, Reason, Rung};
+    use ctlmgr_model::{Bytes, Knob, Reason, Rung};
     use ctlmgr_store::Journal;
     use ctlmgr_testkit::FakeHost;
     use std::path::{Path, PathBuf};
@@ -444,6 +447,29 @@ mod tests {
         assert_eq!(outcomes(&written), [Outcome::Untold, Outcome::Done, Outcome::Untold]);
         assert_eq!(written.outcomes, [(steps[0].clone(), Outcome::Done)]);
         assert_eq!(bench.asked(), ["y.scope", "y.scope"]);
+    }
+
+    /// What the manager knows of is some value of ours already.
+    #[tokio::test]
+    async fn a_value_that_may_be_another_soon_is_in_force_and_the_manager_told_later() {
+        let bench = Bench::new(2);
+        bench.writer().0.write_ahead(&bench.steps(4096, 8192)).await;
+        let mut steps = bench.steps(8192, 12288);
+        // Told of one of a unit, it writes all of it.
+        let (knob, prior, to) = (Knob::MemoryMin, Bytes::ZERO, Bytes(4096));
+        let action = Action::Set { knob, from: prior, prior, to };
+        steps.push(Step { action, ..steps[1].clone() });
+        let (writer, _newer, mut reports) = bench.writer();
+        writer.write(steps.clone(), Millis(1), DAY).await;
+        assert_eq!(expect_ahead(&mut reports).await.steps, steps);
+        assert_eq!(bench.lows(), texts([12288; 3]));
+        let written = expect_written(&mut reports).await;
+        let [later, now] = [Outcome::Untold, Outcome::Done];
+        assert_eq!(outcomes(&written), [later.clone(), now.clone(), later, now]);
+        assert_eq!(bench.asked(), ["y.scope", "y.scope"]);
+        assert!([0, 1, 2].iter().all(|at| bench.is_ours(*at, 12288)));
+        let held = [4096, 12288, 4096].map(|told| (Some(told), None));
+        assert_eq!(bench.held(), held, "the first was never told");
     }
 
     #[tokio::test]
