@@ -9,7 +9,7 @@ use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Cpus, Knob, Outcome, Saved, Undo
 
 use crate::dip::Dip;
 use crate::host_knob;
-use crate::properties::{BESIDE, Property, property};
+use crate::properties::{Property, beside, property};
 use crate::systemd::{UnitError, UnitProperties};
 
 /// Whoever reclaims stops asking for more after this time; the next plan sees how far it came.
@@ -174,7 +174,8 @@ impl<U: UnitProperties> Actuator<U> {
         write_ahead(dir, knob, to)?;
         match (dir.cgroup().unit(), property(knob, to)) {
             (Some(unit), Some(target)) => {
-                match self.units.set(unit, &properties(dir, unit, target)?).await {
+                let all = self.properties(dir, unit, target).await?;
+                match self.units.set(unit, &all).await {
                     Ok(()) => Ok(true),
                     // The manager does not know the unit (any more), but its cgroup is there.
                     Err(UnitError::NoSuchUnit(_)) => Ok(dir.write(knob.file(), &to.file_text())?),
@@ -183,6 +184,26 @@ impl<U: UnitProperties> Actuator<U> {
             }
             _ => Ok(dir.write(knob.file(), &to.file_text())?),
         }
+    }
+
+    /// The property to set; for a scope also what is there beside it, so that the manager, which writes all of them,
+    /// changes no other.
+    async fn properties(
+        &self,
+        dir: &CgroupDir,
+        unit: &str,
+        target: Property,
+    ) -> Result<Vec<Property>, ActError> {
+        // runc writes past the manager; into the manager's own scope nobody does.
+        let is_written_past = unit.ends_with(".scope") && unit != MANAGER;
+        if !(target.0.starts_with("Memory") && is_written_past) {
+            return Ok(vec![target]);
+        }
+        // Asked before files are read. What `docker update` sets meanwhile goes through the manager, so it is in the files only, or
+        // in neither: an old value is never taken for one that was written past it.
+        let held = self.units.held(unit).await;
+        let beside = beside(dir, &target, held.as_deref())?;
+        Ok([target].into_iter().chain(beside).collect())
     }
 
     /// Runs `work` on a knob of the host, off the loop: the kernel may have every page in hand.
@@ -313,22 +334,6 @@ fn write_ahead(dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, HostErro
     let is_meant = Knob::PROTECTION.contains(&knob);
     let now = if is_meant { read_file(dir, knob.file())? } else { None };
     Ok(now.is_some() && now != to.amount() && dir.write(knob.file(), &to.file_text())?)
-}
-
-/// The property to set; for a scope also what is there beside it, so that the manager, which
-/// writes all of them, changes no other.
-fn properties(dir: &CgroupDir, unit: &str, target: Property) -> Result<Vec<Property>, ActError> {
-    let is_of_memory = target.0.starts_with("Memory");
-    let mut all = vec![target];
-    // runc writes past the manager; into the manager's own scope nobody does.
-    if is_of_memory && unit.ends_with(".scope") && unit != MANAGER {
-        for (file, name) in
-            BESIDE.into_iter().filter(|(_, name)| *name != all[0].0).collect::<Vec<_>>()
-        {
-            all.extend(read_file(dir, file)?.map(|value| (name, value.into())));
-        }
-    }
-    Ok(all)
 }
 
 /// Whether the system manager remembers a value beyond the life of the cgroup.

@@ -1,6 +1,9 @@
 //! Knob → unit property, without a bus (systemd: org.freedesktop.systemd1(5), resource-control(5)).
 
-use ctlmgr_model::{Knob, Value};
+use ctlmgr_host::{CgroupDir, HostError};
+use ctlmgr_model::{Bytes, Knob, Value};
+
+use crate::actuator::read_file;
 
 /// Name and value of a unit property.
 pub type Property = (&'static str, Value);
@@ -33,3 +36,22 @@ pub(crate) const BESIDE: [(&str, &str); 5] = [
     ("memory.max", "MemoryMax"),
     ("memory.swap.max", "MemorySwapMax"),
 ];
+
+/// What is there beside `target` of a scope that its manager holds another idea of: it writes all of them.
+pub(crate) fn beside(
+    dir: &CgroupDir,
+    target: &Property,
+    held: Option<&[Property]>,
+) -> Result<Vec<Property>, HostError> {
+    let mut beside = Vec::new();
+    for (file, name) in BESIDE.into_iter().filter(|(_, name)| *name != target.0) {
+        let Some(value) = read_file(dir, file)? else { continue };
+        // The kernel counts in pages.
+        let is_same = |held: Bytes| held == value || held.page_floor() == value;
+        let is_held = |(of, held): &Property| *of == name && held.amount().is_some_and(is_same);
+        if !held.is_some_and(|held| held.iter().any(is_held)) {
+            beside.push((name, value.into()));
+        }
+    }
+    Ok(beside)
+}

@@ -1,5 +1,6 @@
 //! The system manager on D-Bus.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -8,10 +9,9 @@ use ctlmgr_model::{Bytes, Cpus, Value};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use tracing::debug;
-use zbus::Connection;
-use zbus::Variant;
+use zbus::{Connection, OwnedVariant, Variant};
 
-use crate::properties::Property;
+use crate::properties::{BESIDE, Property};
 
 /// Why a unit property could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +66,10 @@ pub trait UnitProperties: Send + Sync + 'static {
         unit: &str,
         properties: &[Property],
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
+
+    /// What the manager would write of memory to a scope of its own; `None` if it does not say. What is set by then through it
+    /// is in the files as well.
+    fn held(&self, scope: &str) -> impl Future<Output = Option<Vec<Property>>> + Send;
 }
 
 /// The system manager, reached over the message bus, or past it while that is away or hangs.
@@ -103,12 +107,11 @@ impl SystemdBus {
     /// Over a known connection, or a new one; `None` when there is no answer in time. What was asked
     /// may still wait in the bus then, to be done after all that comes later: leaving the bus takes
     /// it back, as the manager does nothing for a sender that is gone.
-    async fn over_bus(
+    async fn over_bus<T, F: Future<Output = zbus::Result<T>>>(
         &self,
         known: Option<Connection>,
-        unit: &str,
-        properties: &[Property],
-    ) -> Option<zbus::Result<()>> {
+        work: impl FnOnce(Connection) -> F,
+    ) -> Option<zbus::Result<T>> {
         let connection = match known {
             Some(connection) => connection,
             None => match within(Connection::system()).await? {
@@ -116,7 +119,7 @@ impl SystemdBus {
                 Err(error) => return Some(Err(error)),
             },
         };
-        let Some(result) = within(ask(&connection, unit, properties)).await else {
+        let Some(result) = within(work(connection.clone())).await else {
             if let Some(Err(error)) = within(connection.close()).await {
                 debug!(%error, "failed to leave the message bus");
             }
@@ -140,7 +143,7 @@ async fn within<T>(work: impl Future<Output = T>) -> Option<T> {
 }
 
 /// Asks the manager, and waits for its answer.
-async fn ask(connection: &Connection, unit: &str, properties: &[Property]) -> zbus::Result<()> {
+async fn ask(connection: Connection, unit: &str, properties: &[Property]) -> zbus::Result<()> {
     let properties: Vec<_> =
         properties.iter().map(|(name, value)| (*name, variant(value))).collect();
     connection
@@ -153,6 +156,35 @@ async fn ask(connection: &Connection, unit: &str, properties: &[Property]) -> zb
         )
         .await?;
     Ok(())
+}
+
+/// What the manager holds of a scope, in the order of [`BESIDE`].
+async fn ask_held(connection: Connection, scope: &str) -> zbus::Result<Vec<Property>> {
+    let answer = connection
+        .call_method(
+            Some("org.freedesktop.systemd1"),
+            object(scope).as_str(),
+            Some("org.freedesktop.DBus.Properties"),
+            "GetAll",
+            &("org.freedesktop.systemd1.Scope",),
+        )
+        .await?;
+    let body = answer.body();
+    let all: HashMap<String, OwnedVariant> = body.deserialize()?;
+    let number = |name| u64::try_from(all.get(name)?).ok();
+    let known = |(_, name)| Some((name, Value::from(Bytes(number(name)?))));
+    Ok(BESIDE.into_iter().filter_map(known).collect())
+}
+
+/// The object of a unit: whatever is no letter or digit is written as its number, and a digit that comes first
+/// (systemd: sd_bus_path_encode(3)).
+fn object(unit: &str) -> String {
+    let label = unit.bytes().enumerate().map(|(at, byte)| match byte {
+        b'0'..=b'9' if at > 0 => char::from(byte).to_string(),
+        b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
+        other => format!("_{other:02x}"),
+    });
+    format!("/org/freedesktop/systemd1/unit/{}", label.collect::<String>())
 }
 
 /// Ends of error names by which the manager says that there is no such unit to set anything on.
@@ -230,7 +262,8 @@ impl UnitProperties for SystemdBus {
     async fn set(&self, unit: &str, properties: &[Property]) -> Result<(), UnitError> {
         let name = first(properties);
         for way in self.ways().await {
-            let Some(result) = self.over_bus(way, unit, properties).await else {
+            let work = |connection| ask(connection, unit, properties);
+            let Some(result) = self.over_bus(way, work).await else {
                 self.pass_by().await;
                 break;
             };
@@ -244,11 +277,30 @@ impl UnitProperties for SystemdBus {
             .await
             .unwrap_or_else(|| Err(UnitError::Timeout { unit: unit.to_owned(), property: name }))
     }
+
+    async fn held(&self, scope: &str) -> Option<Vec<Property>> {
+        let way = self.ways().await.into_iter().next()?;
+        let Some(result) = self.over_bus(way, |connection| ask_held(connection, scope)).await
+        else {
+            self.pass_by().await;
+            return None;
+        };
+        result
+            .inspect_err(|error| debug!(%error, scope, "what the manager holds is not known"))
+            .ok()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_of_units_are_named_as_the_manager_names_them() {
+        let object = |unit| object(unit).rsplit('/').next().unwrap_or_default().to_owned();
+        assert_eq!(object("docker-3f.scope"), "docker_2d3f_2escope");
+        assert_eq!(object("9a_x.scope"), "_39a_5fx_2escope");
+    }
 
     #[test]
     fn lists_are_bits_to_the_bus_and_ranges_to_the_command() {

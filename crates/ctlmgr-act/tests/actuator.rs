@@ -21,6 +21,8 @@ struct FakeSystemd {
     calls: Arc<Mutex<Vec<Call>>>,
     /// What happens instead of obeying.
     fault: Option<Fault>,
+    /// What it holds of the scope's memory.max, if it says so, and what that is by the time it is told anything.
+    limit: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy)]
@@ -58,7 +60,17 @@ impl UnitProperties for FakeSystemd {
         let swap = all.iter().find(|(name, _)| *name == "MemorySwapMax");
         let swap = swap.map_or("max".to_owned(), |(_, value)| value.file_text());
         self.host.write(&format!("sys/fs/cgroup/{path}/memory.swap.max"), &swap);
+        let limit = all.iter().find(|(name, _)| *name == "MemoryMax").map(|(_, value)| value);
+        let own = self.limit.map(|(_, limit)| Bytes(limit).into());
+        if let Some(limit) = limit.or(own.as_ref()) {
+            self.host.write(&format!("sys/fs/cgroup/{path}/memory.max"), &limit.file_text());
+        }
         Ok(())
+    }
+
+    async fn held(&self, _: &str) -> Option<Vec<Property>> {
+        let (limit, _) = self.limit?;
+        Some(vec![("MemoryMax", Bytes(limit).into()), ("MemorySwapMax", Bytes(u64::MAX).into())])
     }
 }
 
@@ -75,7 +87,7 @@ fn world(fault: Option<Fault>) -> World {
     host.cgroup("a.slice", 10 << 20, 0);
     host.cgroup(SCOPE, 10 << 20, 4096);
     host.cgroup("docker/abc", 10 << 20, 0);
-    let systemd = FakeSystemd { host: host.clone(), calls: Arc::default(), fault };
+    let systemd = FakeSystemd { host: host.clone(), calls: Arc::default(), fault, limit: None };
     let actuator = Actuator::new(Host::fake(directory.path()), systemd.clone()).unwrap();
     World { _directory: directory, host, systemd, actuator }
 }
@@ -133,6 +145,27 @@ async fn a_swap_limit_beside_the_knob_stays() {
     assert_eq!(w.host.read(&file), "0");
     assert_eq!(w.actuator.put_back(&w.saved(SCOPE, 8192)).await, Undone::PutBack);
     assert_eq!(w.host.read(&file), "0");
+}
+
+/// `docker update --memory` between our look at a scope and what its manager does for us.
+#[tokio::test]
+async fn a_limit_that_is_set_through_the_manager_meanwhile_stays() {
+    let max = format!("sys/fs/cgroup/{SCOPE}/memory.max");
+    let (before, meanwhile) = (300 << 20, 200 << 20);
+    // The kernel has whole pages only of what the manager holds.
+    for (held, in_file, expected) in [
+        (before, before, meanwhile),
+        (before + 1, before, meanwhile),
+        (before, 100 << 20, 100 << 20),
+    ] {
+        let mut w = world(None);
+        w.host.write(&max, &in_file.to_string());
+        w.systemd.limit = Some((held, meanwhile));
+        w.actuator = Actuator::new(Host::fake(w.host.root()), w.systemd.clone()).unwrap();
+        assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done);
+        let found: u64 = w.host.read(&max).parse().unwrap();
+        assert_eq!(found, expected, "what was written past it stays, and else its own");
+    }
 }
 
 #[tokio::test]

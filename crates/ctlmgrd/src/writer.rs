@@ -309,6 +309,10 @@ mod tests {
             }
             Ok(())
         }
+
+        async fn held(&self, _: &str) -> Option<Vec<Property>> {
+            None
+        }
     }
 
     /// A host with three scopes, a manager, and a journal.
