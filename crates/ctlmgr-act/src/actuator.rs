@@ -98,7 +98,7 @@ impl<U: UnitProperties> Actuator<U> {
         let Some(current) = file("memory.current") else { return false };
         match saved.knob {
             Knob::MemoryHigh => saved.ours.amount().is_some_and(|ours| current >= ours),
-            // The manager writes values of the same controller only.
+            // Of a scope the manager writes memory.high along with a list, but a pin is rare and not put off.
             Knob::CgroupFreeze | Knob::LruGen | Knob::CpusetCpus | Knob::CpusetMems => false,
             Knob::MemoryLow | Knob::MemoryMin => {
                 let is_over = |high| current > high + BESIDE_LIMIT;
@@ -186,8 +186,8 @@ impl<U: UnitProperties> Actuator<U> {
         }
     }
 
-    /// The property to set; for a scope also what is there beside it, so that the manager, which writes all of them,
-    /// changes no other.
+    /// The property to set; for a scope also what is there of memory beside it, because the manager writes all of a unit,
+    /// whichever property is set, and must change no other.
     async fn properties(
         &self,
         dir: &CgroupDir,
@@ -195,8 +195,7 @@ impl<U: UnitProperties> Actuator<U> {
         target: Property,
     ) -> Result<Vec<Property>, ActError> {
         // runc writes past the manager; into the manager's own scope nobody does.
-        let is_written_past = unit.ends_with(".scope") && unit != MANAGER;
-        if !(target.0.starts_with("Memory") && is_written_past) {
+        if !unit.ends_with(".scope") || unit == MANAGER {
             return Ok(vec![target]);
         }
         // Asked before files are read. What `docker update` sets meanwhile goes through the manager, so it is in the files only, or

@@ -24,8 +24,8 @@ pub fn property(knob: Knob, value: &Value) -> Option<Property> {
     Some((name, value.clone()))
 }
 
-/// Values of the memory controller that the system manager writes again whenever it sets one of
-/// them, and the files they are in.
+/// Values of the memory controller that the system manager writes again whenever it sets anything of a
+/// unit (seen with AllowedCPUs and CPUWeight, systemd 257), and the files they are in.
 ///
 /// runc writes some of them past the manager (a memory.swap.max of 0, as `docker run
 /// --memory-swap` asks for): the manager would put back its own idea, which is no limit.

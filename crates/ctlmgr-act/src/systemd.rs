@@ -107,19 +107,17 @@ impl SystemdBus {
     /// Over a known connection, or a new one; `None` when there is no answer in time. What was asked
     /// may still wait in the bus then, to be done after all that comes later: leaving the bus takes
     /// it back, as the manager does nothing for a sender that is gone.
-    async fn over_bus<T, F: Future<Output = zbus::Result<T>>>(
+    async fn over_bus(
         &self,
         known: Option<Connection>,
-        work: impl FnOnce(Connection) -> F,
-    ) -> Option<zbus::Result<T>> {
-        let connection = match known {
-            Some(connection) => connection,
-            None => match within(Connection::system()).await? {
-                Ok(connection) => connection,
-                Err(error) => return Some(Err(error)),
-            },
+        unit: &str,
+        properties: &[Property],
+    ) -> Option<zbus::Result<()>> {
+        let connection = match connect(known).await? {
+            Ok(connection) => connection,
+            Err(error) => return Some(Err(error)),
         };
-        let Some(result) = within(work(connection.clone())).await else {
+        let Some(result) = within(ask(&connection, unit, properties)).await else {
             if let Some(Err(error)) = within(connection.close()).await {
                 debug!(%error, "failed to leave the message bus");
             }
@@ -142,8 +140,16 @@ async fn within<T>(work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(TIMEOUT, work).await.ok()
 }
 
+/// A known connection, or a new one; `None` if the bus does not answer in time.
+async fn connect(known: Option<Connection>) -> Option<zbus::Result<Connection>> {
+    match known {
+        Some(connection) => Some(Ok(connection)),
+        None => within(Connection::system()).await,
+    }
+}
+
 /// Asks the manager, and waits for its answer.
-async fn ask(connection: Connection, unit: &str, properties: &[Property]) -> zbus::Result<()> {
+async fn ask(connection: &Connection, unit: &str, properties: &[Property]) -> zbus::Result<()> {
     let properties: Vec<_> =
         properties.iter().map(|(name, value)| (*name, variant(value))).collect();
     connection
@@ -159,7 +165,7 @@ async fn ask(connection: Connection, unit: &str, properties: &[Property]) -> zbu
 }
 
 /// What the manager holds of a scope, in the order of [`BESIDE`].
-async fn ask_held(connection: Connection, scope: &str) -> zbus::Result<Vec<Property>> {
+async fn ask_held(connection: &Connection, scope: &str) -> zbus::Result<Vec<Property>> {
     let answer = connection
         .call_method(
             Some("org.freedesktop.systemd1"),
@@ -262,8 +268,7 @@ impl UnitProperties for SystemdBus {
     async fn set(&self, unit: &str, properties: &[Property]) -> Result<(), UnitError> {
         let name = first(properties);
         for way in self.ways().await {
-            let work = |connection| ask(connection, unit, properties);
-            let Some(result) = self.over_bus(way, work).await else {
+            let Some(result) = self.over_bus(way, unit, properties).await else {
                 self.pass_by().await;
                 break;
             };
@@ -279,15 +284,18 @@ impl UnitProperties for SystemdBus {
     }
 
     async fn held(&self, scope: &str) -> Option<Vec<Property>> {
-        let way = self.ways().await.into_iter().next()?;
-        let Some(result) = self.over_bus(way, |connection| ask_held(connection, scope)).await
-        else {
-            self.pass_by().await;
-            return None;
-        };
-        result
-            .inspect_err(|error| debug!(%error, scope, "what the manager holds is not known"))
-            .ok()
+        for way in self.ways().await {
+            let Ok(connection) = connect(way).await? else { continue };
+            // Whose fault it is that no answer comes is found out by who sets something.
+            match within(ask_held(&connection, scope)).await? {
+                Ok(held) => {
+                    self.link.lock().await.connection = Some(connection);
+                    return Some(held);
+                }
+                Err(error) => debug!(%error, scope, "what the manager holds is not known"),
+            }
+        }
+        None
     }
 }
 

@@ -23,6 +23,8 @@ struct FakeSystemd {
     fault: Option<Fault>,
     /// What it holds of the scope's memory.max, if it says so, and what that is by the time it is told anything.
     limit: Option<(u64, u64)>,
+    /// Whether that is in the file as soon as it has said what it holds.
+    is_quick: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -69,7 +71,11 @@ impl UnitProperties for FakeSystemd {
     }
 
     async fn held(&self, _: &str) -> Option<Vec<Property>> {
-        let (limit, _) = self.limit?;
+        let (limit, meanwhile) = self.limit?;
+        if self.is_quick {
+            let file = format!("sys/fs/cgroup/{SCOPE}/memory.max");
+            self.host.write(&file, &meanwhile.to_string());
+        }
         Some(vec![("MemoryMax", Bytes(limit).into()), ("MemorySwapMax", Bytes(u64::MAX).into())])
     }
 }
@@ -87,7 +93,13 @@ fn world(fault: Option<Fault>) -> World {
     host.cgroup("a.slice", 10 << 20, 0);
     host.cgroup(SCOPE, 10 << 20, 4096);
     host.cgroup("docker/abc", 10 << 20, 0);
-    let systemd = FakeSystemd { host: host.clone(), calls: Arc::default(), fault, limit: None };
+    let systemd = FakeSystemd {
+        host: host.clone(),
+        calls: Arc::default(),
+        fault,
+        limit: None,
+        is_quick: false,
+    };
     let actuator = Actuator::new(Host::fake(directory.path()), systemd.clone()).unwrap();
     World { _directory: directory, host, systemd, actuator }
 }
@@ -135,12 +147,15 @@ async fn units_go_through_the_manager_and_files_do_not() {
     assert_eq!(w.host.read("sys/fs/cgroup/docker/abc/memory.low"), "8192");
 }
 
-/// runc writes a swap limit of nothing past the manager, which must not lift it.
+/// runc writes a swap limit of nothing past the manager, which must not lift it, whatever it is asked to set.
 #[tokio::test]
 async fn a_swap_limit_beside_the_knob_stays() {
     let w = world(None);
     let file = format!("sys/fs/cgroup/{SCOPE}/memory.swap.max");
     w.host.write(&file, "0\n");
+    w.host.write(&format!("sys/fs/cgroup/{SCOPE}/cpuset.cpus"), "\n");
+    assert_eq!(w.actuator.set(&pinned(&w, "0-1")).await, Outcome::Done);
+    assert_eq!(w.host.read(&file), "0");
     assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done);
     assert_eq!(w.host.read(&file), "0");
     assert_eq!(w.actuator.put_back(&w.saved(SCOPE, 8192)).await, Undone::PutBack);
@@ -153,14 +168,16 @@ async fn a_limit_that_is_set_through_the_manager_meanwhile_stays() {
     let max = format!("sys/fs/cgroup/{SCOPE}/memory.max");
     let (before, meanwhile) = (300 << 20, 200 << 20);
     // The kernel has whole pages only of what the manager holds.
-    for (held, in_file, expected) in [
-        (before, before, meanwhile),
-        (before + 1, before, meanwhile),
-        (before, 100 << 20, 100 << 20),
+    for (held, in_file, is_quick, expected) in [
+        (before, before, false, meanwhile),
+        (before, before, true, meanwhile),
+        (before + 1, before, false, meanwhile),
+        (before, 100 << 20, false, 100 << 20),
     ] {
         let mut w = world(None);
         w.host.write(&max, &in_file.to_string());
         w.systemd.limit = Some((held, meanwhile));
+        w.systemd.is_quick = is_quick;
         w.actuator = Actuator::new(Host::fake(w.host.root()), w.systemd.clone()).unwrap();
         assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done);
         let found: u64 = w.host.read(&max).parse().unwrap();

@@ -30,7 +30,7 @@ pub use place::{
     CountTraffic, CpuUse, PlacePlan, PlaceReading, PlaceSettings, PlaceVerdict, PlaceWish, Tenant,
 };
 pub use plan::{
-    Action, Bound, Doing, Heeding, Outcome, Plan, Reason, Rung, Step, Stoppable, Verdict,
+    Action, Bound, Doing, Heeding, Outcome, Plan, Reason, Rung, Step, Stoppable, Telling, Verdict,
     VerdictKind,
 };
 pub use quantity::{Bytes, BytesError, Millis, Percent, Weight, WeightError};

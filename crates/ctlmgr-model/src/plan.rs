@@ -153,6 +153,27 @@ pub struct Step {
     pub rung: Rung,
     /// Why.
     pub reason: Reason,
+    /// Whether the keeper of the knob is told now.
+    #[serde(default, skip_serializing_if = "Telling::is_now")]
+    pub telling: Telling,
+}
+
+/// When the keeper of a knob is told of protection that is in force. All else is done by him, now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Telling {
+    /// With this plan.
+    #[default]
+    Now,
+    /// A later plan tells him.
+    Later,
+}
+
+impl Telling {
+    /// Whether it is now.
+    pub fn is_now(&self) -> bool {
+        *self == Telling::Now
+    }
 }
 
 impl fmt::Display for Step {

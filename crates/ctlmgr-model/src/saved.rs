@@ -64,13 +64,6 @@ impl Step {
         self.is_protection() && matches!(self.action, Action::Set { from, to, .. } if from == to)
     }
 
-    /// Whether the keeper is told of it once it has stood for a while: he knows of another value of ours until then. Of the first he
-    /// is told at once, because what he would write again otherwise is that nobody is protected.
-    pub fn is_told_later(&self) -> bool {
-        let is_moved = matches!(self.action, Action::Set { from, to, prior, .. } if from != to && from != prior);
-        self.is_protection() && is_moved
-    }
-
     /// What the journal must know before this step; `None` if it leaves nothing behind.
     pub fn to_save(&self) -> Option<Saved> {
         let (knob, [prior, ours, before]) = match &self.action {

@@ -14,7 +14,7 @@
 
 use ctlmgr_model::{
     Action, Bytes, CgroupId, CgroupPath, Knob, LruFlavour, MemorySettings, OnOverride, PageAging,
-    Reason, Rung, Snapshot, Step,
+    Reason, Rung, Snapshot, Step, Telling,
 };
 
 use crate::state::{REASSERT_INTERVAL, State, WRITE_INTERVAL};
@@ -44,6 +44,7 @@ pub(crate) fn age(settings: &MemorySettings, state: &State, snapshot: &Snapshot)
         action: Action::Set { knob: Knob::LruGen, from, prior, to: Bytes::ZERO },
         rung: Rung::Protect,
         reason: Reason("memory.lru is classic: its reclaim honours memory.low".to_owned()),
+        telling: Telling::Now,
     })
 }
 

@@ -28,7 +28,8 @@
 use std::cmp::Reverse;
 
 use ctlmgr_model::{
-    Action, Bytes, Millis, Percent, Reason, Rung, Source, Step, Stoppable, Weight, WorkloadName,
+    Action, Bytes, Millis, Percent, Reason, Rung, Source, Step, Stoppable, Telling, Weight,
+    WorkloadName,
 };
 
 use crate::scene::{Keeping, Scene};
@@ -178,6 +179,7 @@ fn step(keeping: &Keeping<'_, '_>, action: Action, reason: String) -> Step {
         action,
         rung: Rung::Kill,
         reason: Reason(reason),
+        telling: Telling::Now,
     }
 }
 

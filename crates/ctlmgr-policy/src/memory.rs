@@ -25,7 +25,8 @@ use std::collections::BTreeSet;
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, PageAging,
-    Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Verdict, VerdictKind,
+    Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Telling, Verdict,
+    VerdictKind,
 };
 
 use crate::aging::age;
@@ -43,7 +44,7 @@ use crate::reclaim::NOISE;
 use crate::room::rooms;
 use crate::scene::{Keeping, Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
-use crate::telling::due_to_tell;
+use crate::telling::tell;
 use crate::throttle::Throttled;
 use crate::units;
 use crate::used_up::due;
@@ -144,7 +145,7 @@ impl<'a> Context<'a> {
         let braked = ladder.limited(|t| t.is_braked);
         let crowding = ladder.limited(|t| t.is_crowding);
         steps.extend(ladder.taking);
-        let steps = order(due_to_tell(state, snapshot.at, steps));
+        let steps = order(tell(state, snapshot.at, steps));
         Chosen { steps, braked, crowding, probes: ladder.probes }
     }
 
@@ -347,7 +348,10 @@ impl<'a> Context<'a> {
             .written_at(group, knob)
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
         let may_lower = self.may_take() && !self.is_untold(&group.path);
-        let is_there = from == to && !self.state.is_pending(group, knob);
+        let is_pending = self.state.is_pending(group, knob);
+        // To tell what is in force is no write of the knob.
+        let (to, recent) = if recent && is_pending { (from, false) } else { (to, recent) };
+        let is_there = from == to && !is_pending;
         // It may be what a keeper was told before, and writes now.
         let is_unclear = self.snapshot.is_mixed && self.state.was_overridden(group, knob, from);
         let is_being_made = self.state.making.has(group, self.snapshot.at);
@@ -371,6 +375,7 @@ impl<'a> Context<'a> {
             action: Action::Set { knob, from, prior, to },
             rung,
             reason: Reason(why.to_owned()),
+            telling: Telling::Now,
         })
     }
 }
@@ -631,6 +636,47 @@ mod tests {
         snapshot.workloads[1].group.memory.low = Bytes::ZERO;
         snapshot.at = Millis(70_000);
         assert_eq!(decide(&settings, state, &snapshot).1.overrides(), 0);
+    }
+
+    /// In force at once, and told when it has stood.
+    #[test]
+    fn another_value_of_ours_is_told_to_its_keeper_once_it_has_stood() {
+        let settings = without_throttle();
+        let mut snapshot = pair(M(400), M(600));
+        let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+        assert!(
+            plan.steps.iter().all(|step| step.telling.is_now()),
+            "nothing of ours is known to it"
+        );
+        apply(&plan, &mut state, &mut snapshot);
+        let path = snapshot.workloads[1].group.path.clone();
+        let is_it = |s: &&Step| s.path == path && s.action.knob() == Some(Knob::MemoryLow);
+        snapshot.host.mem_total = M(800);
+        let mut seen = Vec::new();
+        for at in 20..32 {
+            snapshot.at = Millis(at * 1000);
+            let (plan, next) = decide(&settings, state, &snapshot);
+            let step = plan.steps.iter().find(is_it).cloned();
+            state = next;
+            for step in &plan.steps {
+                let outcome = match step.telling {
+                    Telling::Now => Outcome::Done,
+                    Telling::Later => Outcome::Untold,
+                };
+                state.learn(step, &outcome, snapshot.at);
+                let Action::Set { knob: Knob::MemoryLow, to, .. } = step.action else { continue };
+                let groups = snapshot.workloads.iter_mut().map(|w| &mut w.group);
+                let all = groups.chain(&mut snapshot.ancestors);
+                all.filter(|g| g.id == step.id).for_each(|g| g.memory.low = to);
+            }
+            seen.extend(step.map(|step| (at, step.is_told_only(), step.telling)));
+        }
+        let [(20, false, Telling::Later), moves @ .., (told_at, true, Telling::Now)] = &seen[..]
+        else {
+            panic!("{seen:?}")
+        };
+        let last = moves.last().map_or(20, |(at, ..)| *at);
+        assert!(moves.iter().all(|(_, is_told, _)| !is_told) && *told_at == last + 5, "{seen:?}");
     }
 
     /// A manager that answers late has done what was decided long ago, and a newer plan is in force.

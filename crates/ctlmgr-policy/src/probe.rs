@@ -22,7 +22,9 @@
 //! its demand, frozen or held back; never below a floor; a set that is all warm loses at most
 //! [`LEAST`] of itself between two rests.
 
-use ctlmgr_model::{Action, Bound, Bytes, Millis, Reason, Rung, Step, Verdict, VerdictKind};
+use ctlmgr_model::{
+    Action, Bound, Bytes, Millis, Reason, Rung, Step, Telling, Verdict, VerdictKind,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::scene::{Keeping, Scene};
@@ -109,5 +111,6 @@ fn step(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, amount: Bytes) -> Step
         action: Action::Reclaim { amount, chunk: scene.settings.reclaim_chunk, only_cache: false },
         rung: Rung::Probe,
         reason: Reason(reason),
+        telling: Telling::Now,
     }
 }

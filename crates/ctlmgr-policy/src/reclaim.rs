@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, MemorySettings, Reason, Rung,
-    Snapshot, Step, VerdictKind,
+    Snapshot, Step, Telling, VerdictKind,
 };
 
 use crate::crowding::crowd;
@@ -158,6 +158,7 @@ impl Target<'_> {
             action: Action::Reclaim { amount, chunk: settings.reclaim_chunk, only_cache },
             rung: Rung::Reclaim,
             reason: Reason(reason),
+            telling: Telling::Now,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, Bytes, CgroupId, CgroupPath, Group, Knob, Millis, Outcome, Reason, Rung, Saved, Step,
-    Value,
+    Telling, Value,
 };
 
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,9 @@ pub(crate) struct Written {
     /// Whether its keeper has to be told still: it may be in force, and the keeper hold what was there before.
     #[serde(default)]
     pub(crate) is_pending: bool,
+    /// Since when that is so, whatever was written since.
+    #[serde(default)]
+    pub(crate) untold_since: Millis,
 }
 
 impl Written {
@@ -119,6 +122,7 @@ fn release(saved: &Saved) -> Option<Step> {
         action: Action::Release { knob: saved.knob, ours, prior },
         rung: Rung::Protect,
         reason: Reason("there is no reason for it any more".to_owned()),
+        telling: Telling::Now,
     })
 }
 
@@ -130,7 +134,8 @@ impl State {
             let turns = Turns::default();
             // Whether its keeper was told is not known.
             let is_pending = Knob::PROTECTION.contains(&saved.knob);
-            let mut written = Written { saved: saved.clone(), at: Millis(0), turns, is_pending };
+            let (known, at) = (saved.clone(), Millis(0));
+            let mut written = Written { saved: known, at, turns, is_pending, untold_since: at };
             if is_pending {
                 // An undo may have ended before it could say so: what was there before us is no other writer's until its
                 // keeper is told anew.
@@ -200,7 +205,10 @@ impl State {
                 // That its keeper was not told yet makes a value no younger.
                 let is_same = step.is_told_only() && *outcome == Outcome::Untold;
                 let at = last.filter(|_| is_same).map_or(at, |last| last.at);
-                self.written.insert(key, Written { saved, at, turns, is_pending });
+                let since =
+                    last.filter(|last| last.is_pending).map_or(at, |last| last.untold_since);
+                let written = Written { saved, at, turns, is_pending, untold_since: since };
+                self.written.insert(key, written);
             }
             Action::Release { knob, .. } => self.learn_release(step, knob, outcome, at),
             Action::Reclaim { .. } => self.learn_reclaim(step, outcome, at),
@@ -295,10 +303,10 @@ impl State {
         self.of(group, knob).is_some_and(|w| w.saved.id == group.id && w.is_pending)
     }
 
-    /// For how long the knob of a step has held what it holds; `None` if that was never learned.
-    pub(crate) fn stood(&self, step: &Step, now: Millis) -> Option<Millis> {
-        let written = self.written.get(&(step.path.clone(), step.action.knob()?))?;
-        (written.saved.id == step.id && written.at > Millis(0)).then(|| now.since(written.at))
+    /// What is known of the knob of a step, if it is of that very cgroup.
+    pub(crate) fn known(&self, step: &Step) -> Option<&Written> {
+        let written = self.written.get(&(step.path.clone(), step.action.knob()?));
+        written.filter(|written| written.saved.id == step.id)
     }
 
     /// What the knob held before ctlmgr wrote it.

@@ -1,116 +1,221 @@
 //! When the keeper of a knob is told of protection that is in force.
 //!
 //! # Problem
-//! The kernel has memory.low as soon as it is written. That the system's manager is told, too, is for its next reload, when it
-//! writes again what it knows. Each telling costs it and the message bus about what a look costs ctlmgr, and what a unit needs
-//! is often something else two seconds later.
+//! The kernel has memory.low as soon as it is written. That the system's manager is told, too, is for when it writes again what it
+//! knows: at its reload, and whenever any other property of that unit is set. Each telling costs it and the message bus
+//! about what a look costs ctlmgr, and what a unit needs is often something else two seconds later.
 //!
 //! # Approach
-//! Tell of the first value of ours at once, because what the manager would write again otherwise is that nobody is protected, and of
-//! later ones once they have stood for [`STANDS`]. Until then it may write an older value of ours again, which the next
-//! look puts right.
+//! Tell at once where it may hold what was there before ctlmgr, because what it would write again is that nobody is protected. Where
+//! it knows of some value of ours, tell of another one once that has stood for [`STANDS`], and of one that never stands after
+//! [`LONGEST`]. What it writes meanwhile is an older value of ours, and the next look puts it right.
+//!
+//! # Terms
+//! *Keeper*: the system's manager, for cgroups of its units. A plain directory has none to be told.
 //!
 //! # Algorithm
-//! A step that changes protection is in force before the manager is told, and [`ctlmgr_model::Step::is_told_later`] says which are left
-//! at that. A step that changes nothing follows for what was not told; it stays in the plan if the value has stood, or if its unit has another step of which
-//! the manager is told now: it writes all values of a unit when it is told one.
+//! A step that changes protection is in force before its keeper is told ([`Telling`]); one that changes nothing is there for each value of which he was
+//! not told. Those whose telling may wait are marked, or left out if they change nothing; but not where their unit has a step for its keeper now: he
+//! writes all values of a unit when he is told one.
 //!
 //! # Properties
-//! No step is lost but such as change nothing; all that has stood is told; who is told of anything is told of all.
+//! No step is lost but such as change nothing. Whose keeper may hold what was there before ctlmgr, what has stood, and what was untold for long is told.
+//! Of one unit all steps are told now, or none.
 
 use std::collections::BTreeSet;
 
-use ctlmgr_model::{CgroupPath, Millis, Step};
+use ctlmgr_model::{CgroupPath, Keeper, Knob, Millis, Step, Telling};
 
-use crate::state::State;
+use crate::state::{State, Written};
 
 /// A value that has stood for so long is told to the keeper of its knob.
-pub(crate) const STANDS: Millis = Millis(5_000);
+const STANDS: Millis = Millis(5_000);
+/// A keeper who was told nothing for so long is told what there is, however young it is.
+const LONGEST: Millis = Millis(30_000);
 
-/// The steps of a plan without those that only tell what need not be told yet.
-pub(crate) fn due_to_tell(state: &State, now: Millis, mut steps: Vec<Step>) -> Vec<Step> {
-    let has_stood = |step: &Step| state.stood(step, now).is_none_or(|stood| stood >= STANDS);
-    let is_told = |step: &&Step| {
-        let is_due = !step.is_told_only() || has_stood(step);
-        step.action.knob().is_some() && is_due && !step.is_told_later()
-    };
-    let told: BTreeSet<CgroupPath> = steps.iter().filter(is_told).map(|s| s.path.clone()).collect();
+/// Says which steps of a plan their keeper is told of now, and leaves out those that only tell what may wait.
+pub(crate) fn tell(state: &State, now: Millis, mut steps: Vec<Step>) -> Vec<Step> {
+    let told: BTreeSet<CgroupPath> = steps
+        .iter()
+        .filter(|step| is_for_keeper(step) && !may_wait(state.known(step), step, now))
+        .map(|step| step.path.clone())
+        .collect();
     steps.retain(|step| !step.is_told_only() || told.contains(&step.path));
+    for step in steps.iter_mut().filter(|s| s.is_protection() && !told.contains(&s.path)) {
+        step.telling = Telling::Later;
+    }
     steps
+}
+
+/// Whether it is of a knob that the manager has, too.
+fn is_for_keeper(step: &Step) -> bool {
+    step.action.knob().is_some_and(|k| !matches!(k, Knob::CgroupFreeze | Knob::LruGen))
+}
+
+fn may_wait(known: Option<&Written>, step: &Step, now: Millis) -> bool {
+    let has_keeper = step.path.keeper() == Keeper::Systemd;
+    let Some(known) = known.filter(|_| has_keeper && step.is_protection()) else { return false };
+    if !known.is_pending {
+        return true;
+    }
+    let saved = &known.saved;
+    let held = saved.told.as_ref().unwrap_or(&saved.before);
+    let is_bare = *held == saved.prior || saved.asked.as_ref() == Some(&saved.prior);
+    let has_stood = step.is_told_only() && now.since(known.at) >= STANDS;
+    !is_bare && !has_stood && now.since(known.untold_since) < LONGEST
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctlmgr_model::{Action, Bytes, CgroupId, Knob, Outcome, Reason, Rung};
+    use ctlmgr_model::{Action, Bytes, CgroupId, Outcome, Reason, Rung};
     use proptest::prelude::*;
 
     const NOW: Millis = Millis(60_000);
     const PRIOR: Bytes = Bytes(4096);
+    const KNOBS: [Knob; 3] = [Knob::MemoryLow, Knob::MemoryMin, Knob::MemoryHigh];
 
     fn path(unit: u64) -> CgroupPath {
-        CgroupPath::new(&format!("a.slice/{unit}.service"))
+        // A plain directory has no keeper.
+        let end =
+            if unit == 0 { "docker/abc".to_owned() } else { format!("a.slice/{unit}.service") };
+        CgroupPath::new(&end)
     }
 
-    fn set(unit: u64, knob: Knob, (from, to): (Bytes, Bytes)) -> Step {
-        let action = Action::Set { knob, from, prior: PRIOR, to };
+    fn step(unit: u64, action: Action) -> Step {
         let (rung, reason) = (Rung::Protect, Reason("test".to_owned()));
-        Step { path: path(unit), id: CgroupId(unit), action, rung, reason }
+        let (path, id) = (path(unit), CgroupId(unit));
+        Step { path, id, action, rung, reason, telling: Telling::Now }
     }
 
-    /// What a plan may have for one knob: nothing, the first value, another one, or what is there already.
-    fn change(kind: u8) -> Option<(Bytes, Bytes)> {
-        let (one, other) = (Bytes::mib(4), Bytes::mib(8));
-        [None, Some((PRIOR, one)), Some((one, other)), Some((one, one))][usize::from(kind)]
+    fn set(unit: u64, knob: Knob, from: Bytes, to: Bytes) -> Step {
+        step(unit, Action::Set { knob, from, prior: PRIOR, to })
     }
 
-    /// Whose value stands for so long.
-    fn standing(steps: &[(Step, u64)]) -> State {
-        let mut state = State::default();
-        for (step, stood) in steps {
-            state.learn(step, &Outcome::Untold, Millis(NOW.0 - stood));
+    /// What happened to one knob of a unit, and what the plan has for it.
+    #[derive(Debug, Clone)]
+    struct Case {
+        unit: u64,
+        knob: Knob,
+        /// When another value was written, and whether its keeper was told.
+        past: Vec<(u64, bool)>,
+        /// Nothing, the same value, another one, or to give it back.
+        plan: u8,
+    }
+
+    impl Case {
+        /// Learns the past; the value that is there now.
+        fn happen(&self, state: &mut State) -> Bytes {
+            let mut from = PRIOR;
+            for (nth, (at, is_told)) in (1..).zip(&self.past) {
+                let to = Bytes(PRIOR.0 + (nth << 20));
+                let outcome = if *is_told { Outcome::Done } else { Outcome::Untold };
+                state.learn(&set(self.unit, self.knob, from, to), &outcome, Millis(*at));
+                from = to;
+            }
+            from
         }
-        state
+
+        fn planned(&self, held: Bytes) -> Option<Step> {
+            match self.plan {
+                0 => None,
+                1 => Some(set(self.unit, self.knob, held, held)),
+                2 => Some(set(self.unit, self.knob, held, Bytes::mib(99))),
+                _ => {
+                    let (knob, ours, prior) = (self.knob, held, PRIOR);
+                    Some(step(self.unit, Action::Release { knob, ours, prior }))
+                }
+            }
+        }
+
+        fn is_plain_protection(&self) -> bool {
+            Knob::PROTECTION.contains(&self.knob) && self.plan <= 2
+        }
+
+        /// Since when its keeper was not told, if he was told of a value of ours before.
+        fn untold_since(&self) -> Option<u64> {
+            let told = self.past.iter().rposition(|(_, is_told)| *is_told);
+            let (untold, _) = self.past[told.map_or(0, |last| last + 1)..].first()?;
+            Some(*untold)
+        }
+
+        /// Whether his telling must not wait any longer, by what happened alone.
+        fn is_due(&self) -> bool {
+            let is_bare = !self.past.iter().any(|(_, is_told)| *is_told);
+            let age = |at: u64| NOW.0 - at;
+            let stood = self.past.last().is_some_and(|(at, _)| age(*at) >= STANDS.0);
+            let is_untold = self.untold_since();
+            let waited = is_untold.is_some_and(|at| age(at) >= LONGEST.0);
+            let stands = self.plan == 1 && stood && is_untold.is_some();
+            !self.is_plain_protection() || self.unit == 0 || is_bare || stands || waited
+        }
+    }
+
+    fn cases() -> impl Strategy<Value = Vec<Case>> {
+        let past = prop::collection::vec((20_000_u64..NOW.0, any::<bool>()), 0..4);
+        let one = (past, 0_u8..4).prop_map(|(mut past, plan)| {
+            past.sort_unstable();
+            (past, plan)
+        });
+        let knobs = (0_u64..4).flat_map(|unit| KNOBS.map(|knob| (unit, knob)));
+        let knobs: Vec<_> = knobs.collect();
+        prop::collection::vec(one, knobs.len()).prop_map(move |all| {
+            let of = knobs.iter().zip(all);
+            of.map(|((unit, knob), (past, plan))| Case { unit: *unit, knob: *knob, past, plan })
+                .collect()
+        })
     }
 
     proptest! {
         #[test]
-        fn what_has_stood_is_told_and_who_is_told_of_anything_is_told_of_all(
-            units in prop::collection::vec([(0_u8..4, 0_u64..9_000), (0_u8..4, 0_u64..9_000)], 1..6),
-        ) {
-            let knobs = [Knob::MemoryLow, Knob::MemoryMin];
-            let all: Vec<(Step, u64)> = (0..)
-                .zip(&units)
-                .flat_map(|(unit, of)| knobs.into_iter().zip(of).map(move |(knob, of)| (unit, knob, of)))
-                .filter_map(|(unit, knob, (kind, stood))| Some((set(unit, knob, change(*kind)?), *stood)))
+        fn what_must_not_wait_is_told_and_of_one_unit_all_or_nothing(cases in cases()) {
+            let mut state = State::default();
+            let steps: Vec<(&Case, Step)> = cases
+                .iter()
+                .filter_map(|case| {
+                    let held = case.happen(&mut state);
+                    Some((case, case.planned(held)?))
+                })
+                // What was told and is the same is in no plan.
+                .filter(|(case, step)| !step.is_told_only() || case.untold_since().is_some())
                 .collect();
-            let steps: Vec<Step> = all.iter().map(|(step, _)| step.clone()).collect();
-            let kept = due_to_tell(&standing(&all), NOW, steps);
-            for (step, stood) in &all {
-                let is_kept = kept.contains(step);
-                prop_assert!(is_kept || step.is_told_only());
-                prop_assert!(is_kept || *stood < STANDS.0);
-                let is_told_of = |s: &Step| s.path == step.path && !s.is_told_later();
-                prop_assert!(is_kept || !kept.iter().any(is_told_of), "{step} alone is not told");
-                let is_young = |(s, stood): &(Step, u64)| {
-                    s.path != step.path || s.is_told_later() || (s.is_told_only() && *stood < STANDS.0)
-                };
-                prop_assert!(!is_kept || !step.is_told_only() || !all.iter().all(is_young));
+            let kept = tell(&state, NOW, steps.iter().map(|(_, step)| step.clone()).collect());
+            for (case, step) in &steps {
+                let same = |k: &&Step| k.path == step.path && k.action == step.action;
+                let found = kept.iter().find(same);
+                let is_told = found.is_some_and(|step| step.telling.is_now());
+                let mut unit = steps.iter().filter(|(other, _)| other.unit == case.unit);
+                prop_assert_eq!(is_told, unit.any(|(other, _)| other.is_due()), "{}", step);
+                prop_assert!(found.is_some() || step.is_told_only());
             }
         }
     }
 
     #[test]
     fn a_value_is_as_old_as_it_is_in_force_whatever_its_keeper_answers() {
-        let (moved, there) = (set(1, Knob::MemoryLow, change(2).unwrap()), {
-            let to = change(2).unwrap().1;
-            set(1, Knob::MemoryLow, (to, to))
-        });
-        let mut state = standing(&[(moved, 6_000)]);
-        assert_eq!(state.stood(&there, NOW), Some(Millis(6_000)));
-        state.learn(&there, &Outcome::Untold, NOW);
-        assert_eq!(state.stood(&there, NOW), Some(Millis(6_000)), "he had no time for it");
-        state.learn(&there, &Outcome::Failed("no answer".to_owned()), NOW);
-        assert_eq!(state.stood(&there, NOW), Some(Millis(0)), "and is asked again after a while");
+        let at = |seconds: u64| Millis(seconds * 1000);
+        let [one, other] = [4, 8].map(Bytes::mib);
+        let low = |from, to| set(1, Knob::MemoryLow, from, to);
+        let mut state = State::default();
+        state.learn(&low(PRIOR, one), &Outcome::Done, at(1));
+        state.learn(&low(one, other), &Outcome::Untold, at(2));
+        let there = low(other, other);
+        let is_told = |state: &State, now| !tell(state, now, vec![there.clone()]).is_empty();
+        assert!(!is_told(&state, at(6)) && is_told(&state, at(7)));
+        state.learn(&there, &Outcome::Untold, at(7));
+        assert!(is_told(&state, at(8)), "he had no time for it");
+        state.learn(&there, &Outcome::Failed("no answer".to_owned()), at(8));
+        assert!(!is_told(&state, at(12)) && is_told(&state, at(13)), "and is asked again");
+    }
+
+    #[test]
+    fn to_freeze_is_nothing_that_the_manager_has() {
+        let mut state = State::default();
+        let low = |from, to| set(1, Knob::MemoryLow, from, to);
+        state.learn(&low(PRIOR, Bytes::mib(4)), &Outcome::Done, Millis(1_000));
+        let freeze = set(1, Knob::CgroupFreeze, Bytes::ZERO, Knob::STILL);
+        let steps = vec![freeze, low(Bytes::mib(4), Bytes::mib(8))];
+        let told: Vec<_> = tell(&state, NOW, steps).iter().map(|step| step.telling).collect();
+        assert_eq!(told, [Telling::Now, Telling::Later]);
     }
 }

@@ -134,7 +134,7 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn learn_written(&mut self, written: Written, decided_at: Millis) {
         self.learned_at = self.now();
-        let is_late = |told: &Told| told.outcome == Outcome::Untold && !told.step.is_told_later();
+        let is_late = |told: &Told| told.outcome == Outcome::Untold && told.step.telling.is_now();
         if written.told.iter().any(is_late) {
             self.hurry();
         }

@@ -170,7 +170,7 @@ fn felt(path: &CgroupPath, plan: &Plan) -> Option<Felt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctlmgr_model::{Bytes, CgroupId, Reason, Rung};
+    use ctlmgr_model::{Bytes, CgroupId, Reason, Rung, Telling};
 
     fn plan(at: u64, held: u64) -> Plan {
         let text = include_str!("../../ctlmgr/tests/what-if-plan.json");
@@ -193,6 +193,7 @@ mod tests {
             },
             rung: Rung::Reclaim,
             reason: Reason("test".to_owned()),
+            telling: Telling::Now,
         }
     }
 

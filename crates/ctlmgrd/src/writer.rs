@@ -4,8 +4,7 @@
 //! first: a manager that is starved of memory takes seconds for each, and may be waiting for the very memory that is
 //! kept from it. So
 //!
-//! * it is not told of a value that may be another soon ([`Step::is_told_later`]), unless it is told of its unit anyway, all of which
-//!   it writes then: a later plan says when;
+//! * it is not told of what a later plan tells it ([`Telling`]);
 //! * what it was not told within [`TELL_TIME`] is left to the next plan;
 //! * while the writer waits for it, protection of newer plans takes effect, and it is told of that in place of what is
 //!   old by then.
@@ -153,16 +152,17 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         let deadline = begun + patience.reclaim;
         let mut written = Written::default();
         // However slow the keeper of knobs is, each plan tells it something; and all of a unit, as it writes all.
-        let mut told: Vec<&CgroupPath> = Vec::new();
+        let mut begun_with: Vec<&CgroupPath> = Vec::new();
         for (index, step) in steps.iter().enumerate() {
-            let is_ahead = self.ahead.contains(step);
-            let is_late = !told.is_empty() && begun.elapsed() >= patience.tell;
-            let may_begin = !is_ahead || (!is_late && is_told_now(steps, &step.path));
-            let may_tell = may_begin || told.contains(&&step.path);
+            let is_of_unit = |other: &Step| other.path == step.path && !self.ahead.contains(other);
+            let is_late = !begun_with.is_empty() && begun.elapsed() >= patience.tell;
+            let is_begun =
+                begun_with.contains(&&step.path) || steps[index..].iter().any(is_of_unit);
+            let may_tell = is_begun || (step.telling.is_now() && !is_late);
             if may_tell {
-                told.push(&step.path);
+                begun_with.push(&step.path);
             }
-            if is_ahead {
+            if self.ahead.contains(step) {
                 written.told.push(self.tell((step, decided_at), &steps[index..], may_tell).await);
             } else {
                 let work = carry_out_one(self.actuator, self.journal, step, deadline);
@@ -262,11 +262,6 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
     }
 }
 
-/// Whether a plan has anything of a unit that its keeper is told now.
-fn is_told_now(steps: &[Step], path: &CgroupPath) -> bool {
-    steps.iter().any(|step| step.path == *path && !step.is_told_later())
-}
-
 fn is_same_knob(one: &Step, other: &Step) -> bool {
     one.path == other.path
         && one.action.knob().is_some()
@@ -278,7 +273,7 @@ mod tests {
     use super::*;
     use ctlmgr_act::{Property, UnitError};
     use ctlmgr_host::Host;
-    use ctlmgr_model::{Bytes, Knob, Reason, Rung};
+    use ctlmgr_model::{Bytes, Knob, Reason, Rung, Telling};
     use ctlmgr_store::Journal;
     use ctlmgr_testkit::FakeHost;
     use std::path::{Path, PathBuf};
@@ -352,7 +347,14 @@ mod tests {
             let step = |name| {
                 let (path, rung) = (scope(name), Rung::Protect);
                 let id = cgroups.open(&path).unwrap().unwrap().id();
-                Step { path, id, action: action.clone(), rung, reason: Reason("test".to_owned()) }
+                Step {
+                    path,
+                    id,
+                    action: action.clone(),
+                    rung,
+                    reason: Reason("test".to_owned()),
+                    telling: Telling::Now,
+                }
             };
             ["x", "y", "z"].map(step).into()
         }
@@ -453,27 +455,18 @@ mod tests {
         assert_eq!(bench.asked(), ["y.scope", "y.scope"]);
     }
 
-    /// What the manager knows of is some value of ours already.
     #[tokio::test]
-    async fn a_value_that_may_be_another_soon_is_in_force_and_the_manager_told_later() {
-        let bench = Bench::new(2);
-        bench.writer().0.write_ahead(&bench.steps(4096, 8192)).await;
-        let mut steps = bench.steps(8192, 12288);
-        // Told of one of a unit, it writes all of it.
-        let (knob, prior, to) = (Knob::MemoryMin, Bytes::ZERO, Bytes(4096));
-        let action = Action::Set { knob, from: prior, prior, to };
-        steps.push(Step { action, ..steps[1].clone() });
+    async fn what_a_later_plan_tells_is_in_force_and_the_manager_asked_for_nothing() {
+        let bench = Bench::new(1);
+        let mut steps = bench.steps(4096, 8192);
+        (steps[0].telling, steps[2].telling) = (Telling::Later, Telling::Later);
         let (writer, _newer, mut reports) = bench.writer();
         writer.write(steps.clone(), Millis(1), DAY).await;
         assert_eq!(expect_ahead(&mut reports).await.steps, steps);
-        assert_eq!(bench.lows(), texts([12288; 3]));
+        assert_eq!(bench.lows(), texts([8192; 3]));
         let written = expect_written(&mut reports).await;
-        let [later, now] = [Outcome::Untold, Outcome::Done];
-        assert_eq!(outcomes(&written), [later.clone(), now.clone(), later, now]);
-        assert_eq!(bench.asked(), ["y.scope", "y.scope"]);
-        assert!([0, 1, 2].iter().all(|at| bench.is_ours(*at, 12288)));
-        let held = [4096, 12288, 4096].map(|told| (Some(told), None));
-        assert_eq!(bench.held(), held, "the first was never told");
+        assert_eq!(outcomes(&written), [Outcome::Untold, Outcome::Done, Outcome::Untold]);
+        assert_eq!(bench.asked(), ["y.scope"]);
     }
 
     #[tokio::test]

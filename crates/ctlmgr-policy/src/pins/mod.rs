@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 
 use ctlmgr_model::{
     Action, Bytes, CgroupPath, Cpus, Knob, PlacePlan, PlaceReading, PlaceSettings, PlaceVerdict,
-    Reason, Rung, Step, Tenant,
+    Reason, Rung, Step, Telling, Tenant,
 };
 
 use self::aim::{Aim, Place};
@@ -92,7 +92,7 @@ fn pin(
     let prior = state.prior(tenant, knob).unwrap_or(from).clone();
     let action = Action::Pin { knob, from: from.clone(), prior, to: to.clone() };
     let (path, id, reason) = (tenant.path.clone(), tenant.id, reason.clone());
-    Some(Step { path, id, action, rung: Rung::Place, reason })
+    Some(Step { path, id, action, rung: Rung::Place, reason, telling: Telling::Now })
 }
 
 /// Steps that give back what nobody is to have any more.

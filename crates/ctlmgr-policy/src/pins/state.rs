@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ctlmgr_model::{
     Action, CgroupId, CgroupPath, Cpus, Knob, Millis, Outcome, PlaceReading, Reason, Rung, Saved,
-    Step, Tenant,
+    Step, Telling, Tenant,
 };
 
 use super::aim::Basis;
@@ -200,5 +200,12 @@ fn unpin(
 ) -> Step {
     let action = Action::Unpin { knob: *knob, ours: pin.ours.clone(), prior: pin.prior.clone() };
     let reason = Reason(why(path));
-    Step { path: path.clone(), id: pin.id, action, rung: Rung::Place, reason }
+    Step {
+        path: path.clone(),
+        id: pin.id,
+        action,
+        rung: Rung::Place,
+        reason,
+        telling: Telling::Now,
+    }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ctlmgr_act::{Actuator, UnitProperties};
-use ctlmgr_model::{Action, Bytes, Knob, Outcome, Reason, Rung, Step};
+use ctlmgr_model::{Action, Bytes, Knob, Outcome, Reason, Rung, Step, Telling};
 use ctlmgr_sense::Sensor;
 use tokio::sync::{Mutex, mpsc};
 use tracing::{info, warn};
@@ -100,7 +100,14 @@ impl<U: UnitProperties> Hand<U> {
             prior: Bytes::ZERO,
             to: Knob::STILL,
         };
-        let step = Step { path: group.path, id: group.id, action, rung: Rung::Freeze, reason };
+        let step = Step {
+            path: group.path,
+            id: group.id,
+            action,
+            rung: Rung::Freeze,
+            reason,
+            telling: Telling::Now,
+        };
         self.carry_out(&step).await.then_some(step)
     }
 

@@ -102,6 +102,9 @@ fn those_that_talk_are_pinned_to_one_domain_live_and_undone_on_stop() -> Result<
     let town = Town::found()?;
     ensure!(domains()?.len() == 4, "this guest has other caches than the test needs");
     pairs(&town)?;
+    // runc writes past the manager that it may not swap.
+    town.talker("unswapped", "--memory 64m --memory-swap 64m", &["one-b"])?;
+    ensure!(cgroup("unswapped", "memory.swap.max")? == "0", "what runc has set");
     let all = all_cpus()?;
     eventually("the observer would pin them", || Ok(!verdict("one-a")?["cpus"].is_null()))?;
     ensure!(cpus("one-a")? == all, "an observer has pinned");
@@ -109,6 +112,8 @@ fn those_that_talk_are_pinned_to_one_domain_live_and_undone_on_stop() -> Result<
     town.act()?;
     eventually("pairs share a domain", are_paired)?;
     ensure!(cpus("alone")? == all, "who talks to nobody runs anywhere");
+    eventually("who talks to one is there, too", || Ok(cpus("unswapped")? == cpus("one-b")?))?;
+    ensure!(cgroup("unswapped", "memory.swap.max")? == "0", "a pin lets it swap");
     let id = sh("docker inspect -f '{{.Id}}' one-a")?;
     let writes =
         sh(&format!("journalctl -u ctlmgr.service | grep -c '{id}.scope cpuset.cpus: all ->'"))?;
@@ -126,7 +131,7 @@ fn those_that_talk_are_pinned_to_one_domain_live_and_undone_on_stop() -> Result<
     let allowed = sh(&format!("awk '/Cpus_allowed_list/ {{print $2}}' /proc/{pid}/status"))?;
     ensure!(allowed == cpus("one-a")?, "{allowed}");
     sh("systemctl stop ctlmgr.service")?;
-    for name in ["one-a", "one-b", "two-a", "two-b", "alone"] {
+    for name in ["one-a", "one-b", "two-a", "two-b", "alone", "unswapped"] {
         ensure!(cpus(name)? == all, "{name} is still pinned");
     }
     expect_pristine()
