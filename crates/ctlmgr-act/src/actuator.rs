@@ -9,7 +9,7 @@ use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Cpus, Knob, Outcome, Saved, Undo
 
 use crate::dip::Dip;
 use crate::host_knob;
-use crate::properties::{Property, beside, property};
+use crate::properties::{Property, beside, goes_along, property};
 use crate::systemd::{UnitError, UnitProperties};
 
 /// Whoever reclaims stops asking for more after this time; the next plan sees how far it came.
@@ -201,7 +201,9 @@ impl<U: UnitProperties> Actuator<U> {
         // Asked before files are read. What `docker update` sets meanwhile goes through the manager, so it is in the files only, or
         // in neither: an old value is never taken for one that was written past it.
         let held = self.units.held(unit).await;
-        let beside = beside(dir, &target, held.as_deref())?;
+        let mut beside = beside(dir, held.as_deref())?;
+        beside
+            .retain(|(name, _)| *name != target.0 && goes_along(name, target.0, self.has_reclaim));
         Ok([target].into_iter().chain(beside).collect())
     }
 

@@ -37,14 +37,13 @@ pub(crate) const BESIDE: [(&str, &str); 5] = [
     ("memory.swap.max", "MemorySwapMax"),
 ];
 
-/// What is there beside `target` of a scope that its manager holds another idea of: it writes all of them.
+/// What is there of a scope that its manager holds another idea of.
 pub(crate) fn beside(
     dir: &CgroupDir,
-    target: &Property,
     held: Option<&[Property]>,
 ) -> Result<Vec<Property>, HostError> {
     let mut beside = Vec::new();
-    for (file, name) in BESIDE.into_iter().filter(|(_, name)| *name != target.0) {
+    for (file, name) in BESIDE {
         let Some(value) = read_file(dir, file)? else { continue };
         // The kernel counts in pages.
         let is_same = |held: Bytes| held == value || held.page_floor() == value;
@@ -54,4 +53,17 @@ pub(crate) fn beside(
         }
     }
     Ok(beside)
+}
+
+/// Whether a value of memory is told along with a property of that name.
+pub(crate) fn goes_along(name: &str, target: &str, has_reclaim: bool) -> bool {
+    let is_of_memory = target.starts_with("Memory");
+    match name {
+        // Protection of ours may be in force that the manager was not told of, and who writes lists does not note that it was:
+        // it writes an older value of ours again, and the next look ours.
+        "MemoryLow" | "MemoryMin" => is_of_memory,
+        // Without memory.reclaim it may be a dip, which is there for a moment only.
+        "MemoryHigh" => is_of_memory || has_reclaim,
+        _ => true,
+    }
 }

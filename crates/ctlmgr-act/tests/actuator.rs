@@ -19,6 +19,8 @@ type Call = (String, &'static str, Value);
 struct FakeSystemd {
     host: FakeHost,
     calls: Arc<Mutex<Vec<Call>>>,
+    /// All that it was told with the last call.
+    sent: Arc<Mutex<Vec<Property>>>,
     /// What happens instead of obeying.
     fault: Option<Fault>,
     /// What it holds of the scope's memory.max, if it says so, and what that is by the time it is told anything.
@@ -38,6 +40,7 @@ enum Fault {
 impl UnitProperties for FakeSystemd {
     async fn set(&self, unit: &str, all: &[Property]) -> Result<(), UnitError> {
         let property = all[0].clone();
+        *self.sent.lock().unwrap() = all.to_vec();
         self.calls.lock().unwrap().push((unit.to_owned(), property.0, property.1.clone()));
         match self.fault {
             Some(Fault::NoSuchUnit) => return Err(UnitError::NoSuchUnit(unit.to_owned())),
@@ -96,6 +99,7 @@ fn world(fault: Option<Fault>) -> World {
     let systemd = FakeSystemd {
         host: host.clone(),
         calls: Arc::default(),
+        sent: Arc::default(),
         fault,
         limit: None,
         is_quick: false,
@@ -156,6 +160,8 @@ async fn a_swap_limit_beside_the_knob_stays() {
     w.host.write(&format!("sys/fs/cgroup/{SCOPE}/cpuset.cpus"), "\n");
     assert_eq!(w.actuator.set(&pinned(&w, "0-1")).await, Outcome::Done);
     assert_eq!(w.host.read(&file), "0");
+    let sent: Vec<_> = w.systemd.sent.lock().unwrap().iter().map(|(name, _)| *name).collect();
+    assert_eq!(sent, ["AllowedCPUs", "MemoryHigh", "MemoryMax", "MemorySwapMax"]);
     assert_eq!(w.set(SCOPE, 8192).await, Outcome::Done);
     assert_eq!(w.host.read(&file), "0");
     assert_eq!(w.actuator.put_back(&w.saved(SCOPE, 8192)).await, Undone::PutBack);

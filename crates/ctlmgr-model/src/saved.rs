@@ -64,6 +64,12 @@ impl Step {
         self.is_protection() && matches!(self.action, Action::Set { from, to, .. } if from == to)
     }
 
+    /// Whether it is of a knob that the system's manager has, too.
+    pub fn is_for_keeper(&self) -> bool {
+        let knob = self.action.knob();
+        knob.is_some_and(|knob| !matches!(knob, Knob::CgroupFreeze | Knob::LruGen))
+    }
+
     /// What the journal must know before this step; `None` if it leaves nothing behind.
     pub fn to_save(&self) -> Option<Saved> {
         let (knob, [prior, ours, before]) = match &self.action {

@@ -348,10 +348,10 @@ impl<'a> Context<'a> {
             .written_at(group, knob)
             .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
         let may_lower = self.may_take() && !self.is_untold(&group.path);
-        let is_pending = self.state.is_pending(group, knob);
         // To tell what is in force is no write of the knob.
-        let (to, recent) = if recent && is_pending { (from, false) } else { (to, recent) };
-        let is_there = from == to && !is_pending;
+        let is_telling = recent && self.state.is_untold(group, knob, from);
+        let (to, recent) = if is_telling { (from, false) } else { (to, recent) };
+        let is_there = from == to && !self.state.is_pending(group, knob);
         // It may be what a keeper was told before, and writes now.
         let is_unclear = self.snapshot.is_mixed && self.state.was_overridden(group, knob, from);
         let is_being_made = self.state.making.has(group, self.snapshot.at);

@@ -76,7 +76,10 @@ impl Written {
     /// the older one only.
     fn learn_older(&mut self, older: Saved, outcome: &Outcome) {
         match outcome {
-            Outcome::Done => (self.saved.told, self.saved.asked) = (Some(older.ours), None),
+            Outcome::Done => {
+                (self.saved.told, self.saved.asked) = (Some(older.ours), None);
+                self.untold_since = self.at;
+            }
             Outcome::Failed(_) => self.saved.asked = Some(older.ours),
             _ => {}
         }
@@ -194,6 +197,9 @@ impl State {
                 }
                 let last = self.written.get(&key).filter(|last| last.saved.id == step.id);
                 let turns = last.map_or(Turns::default(), |last| last.turns).after(from, to, at);
+                // Over another's value: that is what its keeper holds by now.
+                let is_over_ours = |l: &&Written| l.saved.is_ours(&from.into());
+                let last = last.filter(is_over_ours);
                 if let Some(last) = last.filter(|l| l.is_pending && *outcome != Outcome::Done) {
                     saved.told = last.saved.told.clone().or(Some(last.saved.before.clone()));
                     saved.asked = last.saved.asked.clone();
@@ -227,7 +233,8 @@ impl State {
             (Outcome::Failed(_), Some(written)) if knob != Knob::CgroupFreeze => {
                 written.at = at;
                 // It may be in force already, and only its keeper not told; or he does it late.
-                written.saved.before = written.saved.prior.clone();
+                let prior = &written.saved.prior;
+                (written.saved.before, written.saved.asked) = (prior.clone(), Some(prior.clone()));
             }
             (Outcome::Failed(_), _) => {}
             _ => {
@@ -307,6 +314,12 @@ impl State {
     pub(crate) fn known(&self, step: &Step) -> Option<&Written> {
         let written = self.written.get(&(step.path.clone(), step.action.knob()?));
         written.filter(|written| written.saved.id == step.id)
+    }
+
+    /// Whether protection of ours is in force by that value, and its keeper has to be told still.
+    pub(crate) fn is_untold(&self, group: &Group, knob: Knob, value: Bytes) -> bool {
+        let is_ours = self.ours(group, knob) == Some(value);
+        Knob::PROTECTION.contains(&knob) && is_ours && self.is_pending(group, knob)
     }
 
     /// What the knob held before ctlmgr wrote it.

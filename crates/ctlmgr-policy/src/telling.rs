@@ -24,7 +24,7 @@
 
 use std::collections::BTreeSet;
 
-use ctlmgr_model::{CgroupPath, Keeper, Knob, Millis, Step, Telling};
+use ctlmgr_model::{Action, CgroupPath, Keeper, Millis, Saved, Step, Telling, Value};
 
 use crate::state::{State, Written};
 
@@ -37,7 +37,7 @@ const LONGEST: Millis = Millis(30_000);
 pub(crate) fn tell(state: &State, now: Millis, mut steps: Vec<Step>) -> Vec<Step> {
     let told: BTreeSet<CgroupPath> = steps
         .iter()
-        .filter(|step| is_for_keeper(step) && !may_wait(state.known(step), step, now))
+        .filter(|step| step.is_for_keeper() && !may_wait(state.known(step), step, now))
         .map(|step| step.path.clone())
         .collect();
     steps.retain(|step| !step.is_told_only() || told.contains(&step.path));
@@ -47,28 +47,33 @@ pub(crate) fn tell(state: &State, now: Millis, mut steps: Vec<Step>) -> Vec<Step
     steps
 }
 
-/// Whether it is of a knob that the manager has, too.
-fn is_for_keeper(step: &Step) -> bool {
-    step.action.knob().is_some_and(|k| !matches!(k, Knob::CgroupFreeze | Knob::LruGen))
-}
-
 fn may_wait(known: Option<&Written>, step: &Step, now: Millis) -> bool {
     let has_keeper = step.path.keeper() == Keeper::Systemd;
     let Some(known) = known.filter(|_| has_keeper && step.is_protection()) else { return false };
+    let Action::Set { from, .. } = step.action else { return false };
+    let Saved { prior, ours, before, told, asked, .. } = &known.saved;
+    let is_asked_for = |value: &Value| asked.as_ref() == Some(value);
     if !known.is_pending {
+        // Another's value may be there, or the prior one still come of a release that failed.
+        return ours.amount() == Some(from) && !is_asked_for(prior);
+    }
+    if !known.saved.is_ours(&from.into()) {
+        return false;
+    }
+    let is_older = |since: Millis, limit| now.since(since) >= limit;
+    if is_asked_for(ours) && !is_older(known.at, STANDS) {
+        // He did not answer.
         return true;
     }
-    let saved = &known.saved;
-    let held = saved.told.as_ref().unwrap_or(&saved.before);
-    let is_bare = *held == saved.prior || saved.asked.as_ref() == Some(&saved.prior);
-    let has_stood = step.is_told_only() && now.since(known.at) >= STANDS;
-    !is_bare && !has_stood && now.since(known.untold_since) < LONGEST
+    let is_bare = told.as_ref().unwrap_or(before) == prior || is_asked_for(prior);
+    let has_stood = step.is_told_only() && is_older(known.at, STANDS);
+    !is_bare && !has_stood && !is_older(known.untold_since, LONGEST)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctlmgr_model::{Action, Bytes, CgroupId, Outcome, Reason, Rung};
+    use ctlmgr_model::{Bytes, CgroupId, Knob, Outcome, Reason, Rung};
     use proptest::prelude::*;
 
     const NOW: Millis = Millis(60_000);
@@ -97,9 +102,9 @@ mod tests {
     struct Case {
         unit: u64,
         knob: Knob,
-        /// When another value was written, and whether its keeper was told.
-        past: Vec<(u64, bool)>,
-        /// Nothing, the same value, another one, or to give it back.
+        /// When another value was written, and whether its keeper was told (0), not (1), or did not answer (2).
+        past: Vec<(u64, u8)>,
+        /// Nothing, the same value, another one, another one in place of somebody else's, or to give it back.
         plan: u8,
     }
 
@@ -107,9 +112,13 @@ mod tests {
         /// Learns the past; the value that is there now.
         fn happen(&self, state: &mut State) -> Bytes {
             let mut from = PRIOR;
-            for (nth, (at, is_told)) in (1..).zip(&self.past) {
+            for (nth, (at, kind)) in (1..).zip(&self.past) {
                 let to = Bytes(PRIOR.0 + (nth << 20));
-                let outcome = if *is_told { Outcome::Done } else { Outcome::Untold };
+                let outcome = match kind {
+                    0 => Outcome::Done,
+                    1 => Outcome::Untold,
+                    _ => Outcome::Failed("no answer".to_owned()),
+                };
                 state.learn(&set(self.unit, self.knob, from, to), &outcome, Millis(*at));
                 from = to;
             }
@@ -121,6 +130,10 @@ mod tests {
                 0 => None,
                 1 => Some(set(self.unit, self.knob, held, held)),
                 2 => Some(set(self.unit, self.knob, held, Bytes::mib(99))),
+                3 => {
+                    let (knob, prior, to) = (self.knob, Bytes::mib(50), Bytes::mib(99));
+                    Some(step(self.unit, Action::Set { knob, from: prior, prior, to }))
+                }
                 _ => {
                     let (knob, ours, prior) = (self.knob, held, PRIOR);
                     Some(step(self.unit, Action::Release { knob, ours, prior }))
@@ -134,26 +147,28 @@ mod tests {
 
         /// Since when its keeper was not told, if he was told of a value of ours before.
         fn untold_since(&self) -> Option<u64> {
-            let told = self.past.iter().rposition(|(_, is_told)| *is_told);
+            let told = self.past.iter().rposition(|(_, kind)| *kind == 0);
             let (untold, _) = self.past[told.map_or(0, |last| last + 1)..].first()?;
             Some(*untold)
         }
 
         /// Whether his telling must not wait any longer, by what happened alone.
         fn is_due(&self) -> bool {
-            let is_bare = !self.past.iter().any(|(_, is_told)| *is_told);
+            let is_bare = !self.past.iter().any(|(_, kind)| *kind == 0);
             let age = |at: u64| NOW.0 - at;
             let stood = self.past.last().is_some_and(|(at, _)| age(*at) >= STANDS.0);
             let is_untold = self.untold_since();
             let waited = is_untold.is_some_and(|at| age(at) >= LONGEST.0);
             let stands = self.plan == 1 && stood && is_untold.is_some();
-            !self.is_plain_protection() || self.unit == 0 || is_bare || stands || waited
+            let is_asked = self.past.last().is_some_and(|(_, kind)| *kind == 2) && !stood;
+            let is_due = !is_asked && (is_bare || stands || waited);
+            !self.is_plain_protection() || self.unit == 0 || is_due
         }
     }
 
     fn cases() -> impl Strategy<Value = Vec<Case>> {
-        let past = prop::collection::vec((20_000_u64..NOW.0, any::<bool>()), 0..4);
-        let one = (past, 0_u8..4).prop_map(|(mut past, plan)| {
+        let past = prop::collection::vec((20_000_u64..NOW.0, 0_u8..3), 0..4);
+        let one = (past, 0_u8..5).prop_map(|(mut past, plan)| {
             past.sort_unstable();
             (past, plan)
         });
@@ -206,6 +221,29 @@ mod tests {
         assert!(is_told(&state, at(8)), "he had no time for it");
         state.learn(&there, &Outcome::Failed("no answer".to_owned()), at(8));
         assert!(!is_told(&state, at(12)) && is_told(&state, at(13)), "and is asked again");
+    }
+
+    /// What the manager holds by then is what was there before, or may be.
+    #[test]
+    fn after_a_release_that_failed_and_what_came_late_the_manager_is_told() {
+        let at = |seconds: u64| Millis(seconds * 1000);
+        let [one, other, third] = [4, 8, 12].map(Bytes::mib);
+        let low = |from, to| set(1, Knob::MemoryLow, from, to);
+        let mut state = State::default();
+        state.learn(&low(PRIOR, one), &Outcome::Done, at(1));
+        let telling = |state: &State, step, now| tell(state, now, vec![step])[0].telling;
+        assert_eq!(telling(&state, low(one, other), at(2)), Telling::Later);
+        let (knob, ours) = (Knob::MemoryLow, one);
+        let release = step(1, Action::Release { knob, ours, prior: PRIOR });
+        let mut failed = state.clone();
+        failed.learn(&release, &Outcome::Failed("no answer".to_owned()), at(2));
+        assert_eq!(telling(&failed, low(one, other), at(3)), Telling::Now);
+        // Of an older value he was told late: that is what counts.
+        state.learn(&low(one, other), &Outcome::Untold, at(2));
+        state.learn(&low(other, third), &Outcome::Untold, at(20));
+        state.learn(&low(one, other), &Outcome::Done, at(2));
+        assert_eq!(telling(&state, low(third, one), at(40)), Telling::Later);
+        assert_eq!(telling(&state, low(third, one), at(50)), Telling::Now);
     }
 
     #[test]

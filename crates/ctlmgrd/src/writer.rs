@@ -154,12 +154,14 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         // However slow the keeper of knobs is, each plan tells it something; and all of a unit, as it writes all.
         let mut begun_with: Vec<&CgroupPath> = Vec::new();
         for (index, step) in steps.iter().enumerate() {
-            let is_of_unit = |other: &Step| other.path == step.path && !self.ahead.contains(other);
+            let is_of_unit = |other: &Step| {
+                other.path == step.path && other.is_for_keeper() && !self.ahead.contains(other)
+            };
             let is_late = !begun_with.is_empty() && begun.elapsed() >= patience.tell;
             let is_begun =
                 begun_with.contains(&&step.path) || steps[index..].iter().any(is_of_unit);
             let may_tell = is_begun || (step.telling.is_now() && !is_late);
-            if may_tell {
+            if may_tell && step.is_for_keeper() {
                 begun_with.push(&step.path);
             }
             if self.ahead.contains(step) {
