@@ -277,6 +277,7 @@ mod tests {
         let before = ContainerFacts { reservation: Some(Bytes::mib(2)), ..held };
         let known = [(fake::HELD.to_owned(), before.clone())].into();
         let (all, unanswered) = list(&docker, &known, Duration::ZERO).await.unwrap();
-        assert_eq!((of(&all, fake::HELD), unanswered.len()), (before, 2));
+        // The other one may be quicker than no time at all.
+        assert_eq!((of(&all, fake::HELD), unanswered.contains(&before.id)), (before, true));
     }
 }
