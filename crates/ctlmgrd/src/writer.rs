@@ -4,7 +4,7 @@
 //! first: a manager that is starved of memory takes seconds for each, and may be waiting for the very memory that is
 //! kept from it. So
 //!
-//! * it is not told of what a later plan tells it ([`Telling`]);
+//! * it is not told of what a later plan tells it ([`ctlmgr_model::Telling`]);
 //! * what it was not told within [`TELL_TIME`] is left to the next plan;
 //! * while the writer waits for it, protection of newer plans takes effect, and it is told of that in place of what is
 //!   old by then.
