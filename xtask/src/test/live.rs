@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tempfile::NamedTempFile;
 
 use super::tally;
@@ -37,18 +37,20 @@ const DOMAINS: &str = "many_domains";
 /// In these a second guest may run beside the first, which is busy for half of the time only: they measure nothing that it could
 /// disturb. Both take about as long. The first is a machine that has never seen ctlmgr.
 const QUIET: [&[&str]; 2] = [
-    &["a_install::", "c_coalesce::", "c_gate::", "c_place::", "d_removal::"],
-    &["c_faults::", "c_rootless::"],
+    &["a_install::", "c_coalesce::", "c_gate::", "c_place::", "c_turns::", "d_removal::"],
+    &["b_product::", "c_faults::", "c_rootless::"],
 ];
 
 /// Runs the live tests in fresh guests: those whose name contains `filter` in one.
 pub(super) fn some(files: &Files, filter: &str) -> Result<(u64, u64)> {
     let live = Live::new(files)?;
-    if filter.contains(DOMAINS) {
-        return live.test(&vm::Shape::domains(), (filter, true), &mut std::io::stdout());
-    }
-    let which = format!("--skip {DOMAINS} {filter}");
-    live.test(&vm::Shape::default(), (&which, true), &mut std::io::stdout())
+    let (shape, which) = match filter.contains(DOMAINS) {
+        true => (vm::Shape::domains(), filter.to_owned()),
+        false => (vm::Shape::default(), format!("--skip {DOMAINS} {filter}")),
+    };
+    let counts = live.test(&shape, (&which, true), &mut std::io::stdout())?;
+    ensure!(counts != (0, 0), "no live test has `{filter}` in its name");
+    Ok(counts)
 }
 
 /// Runs all live tests in fresh guests. `beside` is begun when one of these has the machine for itself.

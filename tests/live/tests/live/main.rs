@@ -18,6 +18,7 @@ mod c_place;
 mod c_rootless;
 mod c_rungs;
 mod c_starts;
+mod c_turns;
 mod d_removal;
 mod gated;
 mod many_domains;
