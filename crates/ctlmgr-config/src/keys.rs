@@ -116,7 +116,7 @@ pub const KEYS: &[Key] = &[
         "harden",
         "true or false",
         "true",
-        "Whether, while memory is short or nearly so, those that weigh more than others have a part of their shares as memory.min, \
+        "Whether, while memory is short or nearly so, most of each share (at most 60 % of what there is to share) is memory.min, \
          where the kernel hardly heeds memory.low (by what was seen; before that where it ages pages by MGLRU).",
     ),
     key(

@@ -145,7 +145,7 @@ pub struct MemorySettings {
     pub lru: PageAging,
     /// Whether memory.high may be used: against bursts, and on those far above their share.
     pub throttle: bool,
-    /// Whether a part of the shares of those that weigh more is hard (memory.min) where soft protection is not heeded.
+    /// Whether a part of shares is hard (memory.min) where soft protection is not heeded.
     pub harden: bool,
     /// Whether a little is taken from those that seem to need all they have, to learn whether they do.
     pub probe: bool,

@@ -38,10 +38,10 @@ pub(crate) fn hard<'a>(
         from: &p.entitlement.floor_from,
     });
     let (floors, _) = grant(state, account, scene.slices, floors.collect());
-    let (lightest, by_weight) = harden(scene, given(state, snapshot, &floors));
+    let hardened = harden(scene, given(state, snapshot, &floors));
     let wanted = |group: &'a Group| {
         let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
-        let hardened = by_weight.get(&group.id).copied().unwrap_or_default();
+        let hardened = hardened.get(&group.id).copied().unwrap_or_default();
         let said = match hardened > Bytes::ZERO {
             true => users(state, group).max(floor.unwrap_or_default()),
             false => floor?,
@@ -49,10 +49,10 @@ pub(crate) fn hard<'a>(
         let is_said = said >= hardened;
         let why = match is_said {
             true => format!("floor of {said}"),
-            false => format!(
-                "it weighs more than {lightest}: so much of its share is hard, because global reclaim heeds no soft \
-                 protection here"
-            ),
+            false => {
+                "so much of its share is hard, because global reclaim heeds no soft protection here"
+                    .to_owned()
+            }
         };
         Some(Wanted { group, amount: said.max(hardened), is_said, why })
     };
@@ -79,8 +79,8 @@ mod tests {
     use crate::{check, decide};
     use ctlmgr_model::{Action, Source};
 
-    /// memory.min that a heavy workload of 400 MiB gets beside a light one, where somebody had set so much for either.
-    fn set(own: u64, others: u64) -> Option<u64> {
+    /// memory.min that a light workload of 800 MiB and a heavy one of 400 get, where somebody had set so much for either.
+    fn set(others: u64, own: u64) -> [Option<u64>; 2] {
         let mib = Bytes::mib;
         let mut light = container("light", 11, mib(800), Some(mib(800)));
         light.group.memory.min = mib(others);
@@ -100,16 +100,16 @@ mod tests {
                 _ => None,
             })
         };
-        assert_eq!(of(11), None, "nobody else's is touched");
-        of(12)
+        [11, 12].map(of)
     }
 
     #[test]
     fn what_others_had_set_is_not_lowered_and_counts_as_hard() {
-        assert_eq!(set(0, 0), Some(296));
-        assert_eq!(set(350, 0), None, "more than weight makes hard");
-        assert_eq!(set(100, 0), Some(296));
-        // 60 % of what there is to share are some 750 MiB.
-        assert!(set(0, 600).is_some_and(|hard| hard < 160), "{:?}", set(0, 600));
+        // 60 % of what there is to share are some 755 MiB.
+        assert_eq!(set(0, 0), [Some(376), Some(368)]);
+        assert_eq!(set(0, 390).get(1), Some(&None), "more than weight makes hard");
+        assert_eq!(set(0, 100).get(1), Some(&Some(368)));
+        let [light, heavy] = set(600, 0);
+        assert!(light.is_none() && heavy.is_some_and(|hard| hard < 160), "{heavy:?}");
     }
 }

@@ -414,10 +414,10 @@ mod tests {
         host(M(1400), workloads, Vec::new())
     }
 
-    /// For tests that count the steps of protection.
-    fn without_throttle() -> Settings {
+    /// For tests that count the steps of protection that is wanted in any case.
+    fn soft_only() -> Settings {
         let mut settings = settings();
-        settings.memory.throttle = false;
+        (settings.memory.throttle, settings.memory.harden) = (false, false);
         settings
     }
 
@@ -589,7 +589,7 @@ mod tests {
     /// Less protection is in force before its keeper is told, so there is nothing else by which to see that it was not.
     #[test]
     fn a_keeper_that_was_not_told_is_told_again_and_what_it_holds_is_no_others_will() {
-        let mut settings = without_throttle();
+        let mut settings = soft_only();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -641,7 +641,7 @@ mod tests {
     /// In force at once, and told when it has stood.
     #[test]
     fn another_value_of_ours_is_told_to_its_keeper_once_it_has_stood() {
-        let settings = without_throttle();
+        let settings = soft_only();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         assert!(
@@ -682,7 +682,7 @@ mod tests {
     /// A manager that answers late has done what was decided long ago, and a newer plan is in force.
     #[test]
     fn what_becomes_of_an_older_write_tells_only_what_its_keeper_holds() {
-        let settings = without_throttle();
+        let settings = soft_only();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -823,7 +823,7 @@ mod tests {
 
     #[test]
     fn what_is_not_managed_any_more_is_given_back() {
-        let settings = without_throttle();
+        let settings = soft_only();
         let mut snapshot = pair(M(400), M(600));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -876,7 +876,7 @@ mod tests {
 
     #[test]
     fn with_a_gap_nobody_loses_anything() {
-        let settings = without_throttle();
+        let settings = soft_only();
         let mut snapshot = pair(M(430), M(830));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -894,7 +894,7 @@ mod tests {
 
     #[test]
     fn floors_do_not_flap_around_their_limit() {
-        let mut settings = settings();
+        let mut settings = soft_only();
         settings.rules.push(floor_of("*", M(480)));
         let min = |plan: &Plan| {
             plan.steps.iter().filter(|s| s.to_string().contains("memory.min")).count()
@@ -918,7 +918,7 @@ mod tests {
 
     #[test]
     fn one_write_per_knob_and_second() {
-        let settings = without_throttle();
+        let settings = soft_only();
         let mut snapshot = pair(M(400), M(300));
         let (plan, mut state) = decide(&settings, State::default(), &snapshot);
         apply(&plan, &mut state, &mut snapshot);
@@ -1001,7 +1001,7 @@ mod tests {
         };
         state.adopt(&saved);
         snapshot.workloads[0].group.memory.low = M(200);
-        let (plan, _) = decide(&without_throttle(), state, &snapshot);
+        let (plan, _) = decide(&soft_only(), state, &snapshot);
         let set = |s: &Step| match s.action {
             Action::Set { knob: Knob::MemoryLow, to, .. } if s.id == CgroupId(11) => Some(to),
             _ => None,
@@ -1028,7 +1028,7 @@ mod tests {
         let mut state = State::default();
         state.adopt(&saved);
         let id = group.id;
-        let (plan, state) = decide(&without_throttle(), state, &snapshot);
+        let (plan, state) = decide(&soft_only(), state, &snapshot);
         let is_it =
             |s: &&Step| matches!(s.action, Action::Set { knob: Knob::MemoryLow, .. }) && s.id == id;
         assert!(plan.steps.iter().any(|s| is_it(&s)), "{:?}", plan.steps);
@@ -1110,7 +1110,7 @@ mod tests {
     #[test]
     fn small_floors_are_hard_too_and_promises_end_at_the_size_of_the_host() {
         let mut snapshot = pair(M(400), M(800));
-        let mut settings = without_throttle();
+        let mut settings = soft_only();
         settings.rules.push(floor_of("small", M(6)));
         let Source::Container(facts) = &mut snapshot.workloads[1].source else { unreachable!() };
         facts.labels.insert("ctlmgr.memory.promise".into(), "8T".into());
