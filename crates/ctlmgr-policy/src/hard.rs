@@ -1,9 +1,11 @@
-//! memory.min: floors as far as the host can cover them ([`crate::floors`]), and what weight makes hard ([`crate::harden`]).
+//! memory.min: floors as far as the host can cover them ([`crate::floors`]), and what is hard of shares ([`crate::harden`]).
 //!
 //! # Properties
-//! What others had set is never lowered where weight makes more hard, and counts with what is hard already.
+//! What others had set is never lowered where more of a share is hard, and counts with what is hard already.
 
-use ctlmgr_model::{Bytes, Group, Knob, Snapshot, Verdict};
+use std::collections::BTreeMap;
+
+use ctlmgr_model::{Bytes, CgroupId, Group, Knob, Snapshot, Verdict};
 
 use crate::floors::{Floor, grant};
 use crate::harden::harden;
@@ -38,7 +40,7 @@ pub(crate) fn hard<'a>(
         from: &p.entitlement.floor_from,
     });
     let (floors, _) = grant(state, account, scene.slices, floors.collect());
-    let hardened = harden(scene, given(state, snapshot, &floors));
+    let hardened = harden(scene, &given(state, snapshot, &floors));
     let wanted = |group: &'a Group| {
         let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
         let hardened = hardened.get(&group.id).copied().unwrap_or_default();
@@ -64,12 +66,11 @@ fn users(state: &State, group: &Group) -> Bytes {
     state.prior(group, Knob::MemoryMin, group.memory.min)
 }
 
-/// What is hard already: floors, and what others had set for whom has none, as far as it is used.
-fn given(state: &State, snapshot: &Snapshot, floors: &[Floor<'_>]) -> Bytes {
-    let workloads = snapshot.workloads.iter().map(|w| &w.group);
-    let others = workloads.filter(|g| floors.iter().all(|f| f.group.id != g.id));
-    let said = others.chain(&snapshot.bystanders).map(|g| users(state, g).min(g.memory.current));
-    floors.iter().map(|f| f.amount).chain(said).sum()
+/// What is hard already of each: floors, and what others had set for whom has none, as far as it is used.
+fn given(state: &State, snapshot: &Snapshot, floors: &[Floor<'_>]) -> BTreeMap<CgroupId, Bytes> {
+    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
+    let said = groups.map(|g| (g.id, users(state, g).min(g.memory.current)));
+    said.chain(floors.iter().map(|f| (f.group.id, f.amount))).collect()
 }
 
 #[cfg(test)]
@@ -106,9 +107,9 @@ mod tests {
     #[test]
     fn what_others_had_set_is_not_lowered_and_counts_as_hard() {
         // 60 % of what there is to share are some 755 MiB.
-        assert_eq!(set(0, 0), [Some(376), Some(368)]);
+        assert_eq!(set(0, 0), [Some(404), Some(350)]);
         assert_eq!(set(0, 390).get(1), Some(&None), "more than weight makes hard");
-        assert_eq!(set(0, 100).get(1), Some(&Some(368)));
+        assert_eq!(set(0, 100).get(1), Some(&Some(350)));
         let [light, heavy] = set(600, 0);
         assert!(light.is_none() && heavy.is_some_and(|hard| hard < 160), "{heavy:?}");
     }

@@ -288,7 +288,7 @@ impl<'a> Context<'a> {
             let below = cover::below(ancestor, after.iter().copied());
             if below > Bytes::ZERO {
                 kept.insert(ancestor.path.clone());
-                // Hard protection is given as far as the host can cover it, and for our floors only.
+                // Hard protection is given as far as the host can cover it, and for ours only.
                 let beside = match knob {
                     Knob::MemoryLow => {
                         cover::beside(ancestor, self.state, self.snapshot)
@@ -305,9 +305,10 @@ impl<'a> Context<'a> {
     fn protect_one(&self, knob: Knob, wanted: &Wanted<'a>) -> Option<Step> {
         let observed = read(wanted.group, knob);
         let to = wanted.amount.page_floor();
-        // A floor is what was said, however small. And in a full slice nobody may be protected at the cost of the little
-        // that the kernel must find there.
-        let is_tight = to < observed && self.is_in_full_slice(&wanted.group.path);
+        // A floor is what was said, however small. And nobody may be protected at the cost of the little that the kernel
+        // must find in a full slice, or beside what is hard.
+        let is_bound = knob == Knob::MemoryMin || self.is_in_full_slice(&wanted.group.path);
+        let is_tight = to < observed && is_bound;
         let band = match wanted.is_said || is_tight {
             true => observed.scaled(self.settings.memory.hysteresis),
             false => {
