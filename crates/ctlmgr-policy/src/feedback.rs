@@ -3,7 +3,7 @@
 //! # Problem
 //! Equal bytes are no equal pain. A cold set hardly misses what a hot one of the same size dies
 //! without, so shares by weight and size alone take from the hot one too much (measured:
-//! benches/results/memory-under-pressure.md, "One hot, one cold, and everybody else's ways").
+//! benches/results/memory-under-pressure.md, "Heat: one hot, one cold").
 //!
 //! # Approach
 //! What the owner feels is time: the part of it in which the workload's tasks waited for memory. Where

@@ -3,9 +3,9 @@
 //! # Problem
 //! Shares are kept by memory.low, and where MGLRU ages pages global reclaim hardly heeds that (`shrink_one()` in
 //! mm/vmscan.c of 6.12). Early reclaim keeps global reclaim asleep; but a burst, or a machine that shrinks, is
-//! faster than a reading a second. Then the kernel takes whose pages are oldest, whatever they weigh, and one that is slow to fault its
-//! pages back pays for that for minutes. Seen of two redis promised alike in three runs (benches/results/memory-under-pressure.md,
-//! "Table 5.1"): one kept 0.57 of its set and the other all of it, 0.62 and 0.43, 0.59 and 0.44.
+//! faster than a reading a second. Then the kernel takes whose pages are oldest, whatever they weigh, and one that touches its pages
+//! seldom has them back one by one. Seen of two redis promised alike (benches/results/memory-under-pressure.md, "Table 5.1"): one kept 0.57
+//! of its set and the other all of it in one run, 0.59 and 0.44 in another, to the end of a step of 30 s and beyond.
 //!
 //! # Approach
 //! memory.min holds in any case. Of each share most is made hard, so that nobody can lose more than the rest; and of who weighs more the
