@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use ctlmgr_model::{Bytes, CgroupId, Group, Knob, Snapshot, Verdict};
 
 use crate::floors::{Floor, grant};
-use crate::harden::harden;
+use crate::harden::{Hard, harden};
 use crate::scene::{Keeping, Scene};
 use crate::state::State;
 use crate::verdict::Party;
@@ -19,6 +19,8 @@ pub(crate) struct Wanted<'a> {
     pub amount: Bytes,
     /// Whether it was said so, and does not follow what changes all the time.
     pub is_said: bool,
+    /// Whether there is too much of such protection, so that less of it does not wait.
+    pub is_too_much: bool,
     pub why: String,
 }
 
@@ -40,15 +42,16 @@ pub(crate) fn hard<'a>(
         from: &p.entitlement.floor_from,
     });
     let (floors, _) = grant(state, account, scene.slices, floors.collect());
-    let hardened = harden(scene, &given(state, snapshot, &floors));
+    let Hard { amounts, is_too_much } = harden(scene, &given(state, snapshot, &floors));
     let wanted = |group: &'a Group| {
         let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
-        let hardened = hardened.get(&group.id).copied().unwrap_or_default();
-        let said = match hardened > Bytes::ZERO {
-            true => users(state, group).max(floor.unwrap_or_default()),
-            false => floor?,
-        };
-        let is_said = said >= hardened;
+        let hardened = amounts.get(&group.id).copied();
+        if floor.is_none() && hardened.is_none() {
+            return None;
+        }
+        let said = users(state, group).max(floor.unwrap_or_default());
+        let hardened = hardened.unwrap_or_default();
+        let is_said = floor.is_some() && said >= hardened;
         let why = match is_said {
             true => format!("floor of {said}"),
             false => {
@@ -56,7 +59,7 @@ pub(crate) fn hard<'a>(
                     .to_owned()
             }
         };
-        Some(Wanted { group, amount: said.max(hardened), is_said, why })
+        Some(Wanted { group, amount: said.max(hardened), is_said, is_too_much, why })
     };
     workloads.iter().filter_map(|(k, _)| wanted(k.party.group)).collect()
 }
@@ -66,11 +69,16 @@ fn users(state: &State, group: &Group) -> Bytes {
     state.prior(group, Knob::MemoryMin, group.memory.min)
 }
 
-/// What is hard already of each: floors, and what others had set for whom has none, as far as it is used.
+/// What is hard already of each: its floor, or what others had set as far as it is used.
 fn given(state: &State, snapshot: &Snapshot, floors: &[Floor<'_>]) -> BTreeMap<CgroupId, Bytes> {
     let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
     let said = groups.map(|g| (g.id, users(state, g).min(g.memory.current)));
-    said.chain(floors.iter().map(|f| (f.group.id, f.amount))).collect()
+    let mut given: BTreeMap<_, _> = said.collect();
+    for floor in floors {
+        let amount = given.entry(floor.group.id).or_default();
+        *amount = floor.amount.max(*amount);
+    }
+    given
 }
 
 #[cfg(test)]

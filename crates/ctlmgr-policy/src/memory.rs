@@ -248,6 +248,7 @@ impl<'a> Context<'a> {
             group: party.group,
             amount: self.protection(party, verdict) - keeping.room,
             is_said: false,
+            is_too_much: false,
             why: format!("{}{left}", verdict.reason.0),
         }
     }
@@ -305,9 +306,8 @@ impl<'a> Context<'a> {
     fn protect_one(&self, knob: Knob, wanted: &Wanted<'a>) -> Option<Step> {
         let observed = read(wanted.group, knob);
         let to = wanted.amount.page_floor();
-        // A floor is what was said, however small. And nobody may be protected at the cost of the little that the kernel
-        // must find in a full slice, or beside what is hard.
-        let is_bound = knob == Knob::MemoryMin || self.is_in_full_slice(&wanted.group.path);
+        // A floor is what was said, however small. And what the kernel must find, little as it is, nobody may keep from it.
+        let is_bound = wanted.is_too_much || self.is_in_full_slice(&wanted.group.path);
         let is_tight = to < observed && is_bound;
         let band = match wanted.is_said || is_tight {
             true => observed.scaled(self.settings.memory.hysteresis),

@@ -95,6 +95,7 @@ pub(crate) fn kept<'a>(scene: &Scene<'a, '_>) -> Vec<Wanted<'a>> {
             group: k.party.group,
             amount: steady(k.party.group.memory.low, least, most),
             is_said: true,
+            is_too_much: false,
             why: why(floor - kept, least - kept, worth < lent.kept()),
         }
     };

@@ -197,13 +197,17 @@ fn anonymous((size, weight): (u64, u16)) -> (u64, u16, bool) {
 
 /// A minute after memory was taken away until `part_pct` of it was left.
 fn shrunk(sizes: &[(u64, u16, bool)], part_pct: u64) -> World {
+    shrunk_with(Lru::Classic, sizes, part_pct)
+}
+
+fn shrunk_with(lru: Lru, sizes: &[(u64, u16, bool)], part_pct: u64) -> World {
     let set = |(i, (size, weight, is_files)): (usize, &(u64, u16, bool))| {
         let set = Set::managed(&format!("w{i}"), mib(*size), Some(mib(*size)), *weight);
         if *is_files { set.of_files() } else { set }
     };
     let sets = sizes.iter().enumerate().map(set).collect();
     let total = sizes.iter().map(|(size, ..)| size).sum::<u64>() + 300;
-    let mut world = World::new(Kernel::new(mib(total), Lru::Classic, sets));
+    let mut world = World::new(Kernel::new(mib(total), lru, sets));
     world.change(|kernel| kernel.total = mib(total * part_pct / 100));
     world
 }
@@ -218,6 +222,17 @@ proptest! {
     ) {
         let sizes: Vec<_> = sizes.into_iter().map(anonymous).collect();
         let few = shrunk(&sizes, part).expect_few_turns(|_| true);
+        prop_assert!(few.is_ok(), "{few:?}");
+    }
+
+    /// Nor what is hard, where the kernel heeds nothing else.
+    #[test]
+    fn what_is_hard_does_not_swing(
+        sizes in proptest::collection::vec((50u64..600, 10u16..1000), 2..7), part in 50u64..95
+    ) {
+        let sizes: Vec<_> = sizes.into_iter().map(anonymous).collect();
+        let world = shrunk_with(Lru::Mglru, &sizes, part);
+        let few = world.expect_few_turns(|knob| knob == Knob::MemoryMin);
         prop_assert!(few.is_ok(), "{few:?}");
     }
 
