@@ -207,11 +207,11 @@ mod tests {
         // 1400 of 1400 + 100 are to be had, near contention: 60 % of it are some 755 MiB.
         assert_eq!(of(&[(800, 100), (400, 100)], 1400), [503, 251]);
         assert_eq!(of(&[(800, 100), (400, 400)], 1400), [404, 350]);
-        let [a, b] = of(&[(700, 100), (700, 101)], 1400)[..] else { unreachable!() };
-        assert!(a.abs_diff(b) < 10, "a little more weight makes little difference: {a} {b}");
+        let near = of(&[(700, 100), (700, 101)], 1400);
+        assert!(near[0].abs_diff(near[1]) < 10, "a little more weight, a little more: {near:?}");
         assert_eq!(of(&[(8, 5), (800, 100), (400, 100)], 1400)[0], 0, "much less than others");
-        let [idle, heavy] = of(&[(1000, 5), (300, 400)], 1400)[..] else { unreachable!() };
-        assert!(idle == 0 && heavy > 250, "who weighs less than units is not preferred to them");
+        let idle = of(&[(1000, 5), (300, 400)], 1400);
+        assert!(idle[0] == 0 && idle[1] > 250, "less than units weigh is not preferred to them");
         assert_eq!(of(&[(300, 100), (300, 400)], 4000), [0, 0], "all is calm");
     }
 
@@ -298,9 +298,10 @@ mod tests {
                 Action::Release { .. } if s.id == g.id => Some(Bytes::ZERO),
                 _ => None,
             }).unwrap_or(g.memory.min).0 >> 20;
-            let after: u64 = snapshot.workloads.iter().map(|w| set(&w.group)).sum();
-            // Each may be behind by the dead band of two per cent.
-            prop_assert!(after <= most(&plan, granted) * 103 / 100 + 9, "{after} {}", most(&plan, granted));
+            let after: Vec<u64> = snapshot.workloads.iter().map(|w| set(&w.group)).collect();
+            // A floor may fit now that did not before. Each may be behind by its dead band.
+            let most = most(&plan, after[0].min(floor));
+            prop_assert!(after.iter().sum::<u64>() <= most * 103 / 100 + 9, "{after:?} {most}");
         }
     }
 }
