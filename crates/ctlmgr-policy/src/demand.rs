@@ -14,8 +14,8 @@
 //! kernel counts it as of the working set (`workingset_activate_file`; where the kernel does not count that, all that comes
 //! back counts, see [`crate::cache`]). The rate of that says how much
 //! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
-//! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it has, or had, within its promise; and
-//! beyond of all that it has and what comes back, where all that is away would be back within the horizon. MGLRU calls everything that comes back a part of the
+//! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it has, or had, within its promise; a managed one
+//! beyond, too, of what is back soon where all that is away would be back within the horizon. MGLRU calls everything that comes back a part of the
 //! working set, a file that is read from end to end again and again included, of which a part is worth nothing; so what is read in sequence counts up to the basis or the promise only. Rises count at once, falls decay, so that a short dip does not
 //! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
 //! needs, so only the time in which it did not wait counts: page cache that was taken long ago is of no working set to
@@ -36,7 +36,7 @@
 //! time; at first sight everything in swap counts, because
 //! what is not known must not tighten anything. A scan that fills page cache asks for nothing, nor
 //! does it make cold swap look warm, and one that begins again and again asks for no more than its basis; page cache within a
-//! promise is needed once any of it is missed; cache that is missed asks for what there is of it and more; a fork server counts what it shares once; a burst counts at
+//! promise is needed once any of it is missed; cache that is missed asks for what there is of it and more, or was; a fork server counts what it shares once; a burst counts at
 //! once and fades; a leak does not earn basis; the more of its time one
 //! waits for what was taken from it, the longer it keeps its claim; what nobody keeps for one is no claim ten seconds later, but
 //! for what comes back.
@@ -694,28 +694,34 @@ mod tests {
         assert!(demand(5, 100) >= Bytes::mib(100) && demand(5, 100) < Bytes::mib(110));
     }
 
+    /// Need of 20 MiB and of page cache, in MiB, that one had for half a minute and what is left of it since, of which so many
+    /// pages come back in a second.
+    fn robbed((had, held): (u64, u64), refaults: u64, promise: u64, secs: u64) -> Bytes {
+        let memory = |second: u64| MemorySample {
+            inactive_file: Bytes::mib(if second < 30 { had } else { held }),
+            refault_file: second.saturating_sub(30) * refaults,
+            ..sample(Bytes::mib(20))
+        };
+        let next = |last, second| {
+            let (seen, prices) = (Activity::default(), Prices::default());
+            let (promise, memory) = (Some(Bytes::mib(promise)), memory(second));
+            let look = Look { prices, promise, ..plain(Millis(second * 1000), &memory, seen) };
+            Some(super::estimate(&settings(), last, &look))
+        };
+        (0..secs).fold(None, next).unwrap().demand
+    }
+
     /// Seen on a host without swap: all of 400 MiB but 24 was gone in two seconds, and need went with it.
     #[test]
     fn page_cache_within_a_promise_that_is_taken_and_missed_stays_need() {
-        let demand = |refaults: u64, promise: u64| {
-            let memory = |second: u64| MemorySample {
-                inactive_file: Bytes::mib(if second < 30 { 400 } else { 24 }),
-                refault_file: second.saturating_sub(30) * refaults,
-                ..sample(Bytes::mib(20))
-            };
-            let mut last = None;
-            for second in 0..600 {
-                let (seen, prices) = (Activity::default(), Prices::default());
-                let (promise, memory) = (Some(Bytes::mib(promise)), memory(second));
-                let look = Look { prices, promise, ..plain(Millis(second * 1000), &memory, seen) };
-                last = Some(super::estimate(&settings(), last, &look));
-            }
-            last.unwrap().demand
-        };
+        let demand = |refaults, promise| robbed((400, 24), refaults, promise, 600);
         let is_about =
             |amount: Bytes, mib| (Bytes::mib(mib - 10)..=Bytes::mib(mib)).contains(&amount);
         assert!(is_about(demand(1500, 420), 420));
         assert!(is_about(demand(1500, 300), 300), "no more than was promised");
+        let beyond = |secs| robbed((400, 24), 7000, 300, secs);
+        assert!(is_about(beyond(60), 420), "but for what would be back soon");
+        assert!(beyond(7200) < Bytes::mib(345), "not for good, if it never is: {}", beyond(7200));
         assert!(is_about(demand(1500, 800), 420), "nor than it had");
         assert!(demand(3, 420) < Bytes::mib(25), "what it does not miss it does not need");
         assert!(demand(30, 420) < Bytes::mib(110), "nor all for the sake of a few pages");
@@ -998,6 +1004,21 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn page_cache_that_is_back_soon_is_need_and_no_more_than_was_had(
+            had in 64u64..2000, pct in 1u64..100, refaults in 0u64..6000, promise in 0u64..2000
+        ) {
+            let (own, held) = (20, had * pct / 100);
+            let demand = robbed((had, held), refaults, promise, 90);
+            let within = |secs: u64| (refaults * secs) >> 8;
+            let away = had - held;
+            if refaults >= MISSED && away * 60 > had && within(15) > away {
+                // Some of it is forgotten before the first page is missed.
+                prop_assert!(demand >= Bytes::mib(own + had * 9 / 10), "{demand}");
+            }
+            prop_assert!(demand <= Bytes::mib(own + had.max(held + within(2) + 1)), "{demand}");
+        }
+
         #[test]
         fn bounds(old in 0u64..1 << 40, now in 0u64..1 << 40, swap in 0u64..1 << 40,
                   refaults in 0u64..1 << 30, ms in 0u64..1 << 32, max in proptest::option::of(1u64..1 << 40)) {

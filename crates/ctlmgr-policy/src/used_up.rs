@@ -9,7 +9,7 @@
 //!
 //! # Terms
 //! *Due*: what somebody needs within its share, beside what it holds that cannot be dropped. *Missed*: what is due to a
-//! workload and was taken from it, of page cache or to swap, as far as it would be back within the horizon of
+//! workload and was taken from it, to swap or of page cache within its promise, as far as it would be back within the horizon of
 //! [`crate::demand`]; where it feels that, and it is a good part ([`PART`]) of what it may keep and no trifle. *Left*: what is
 //! free, and page cache that nobody is due, less what is missed. Where all have their shares, that is headroom; where
 //! somebody holds what cannot be taken from it, it is less by as much, as soon as others miss it.
@@ -71,8 +71,12 @@ pub(crate) fn missed(state: &State, party: &Party<'_>, share: Bytes) -> Bytes {
     let (memory, estimate) = (&party.group.memory, &party.estimate);
     let may_keep = may_keep(state, party, share);
     let lacks = may_keep - fixed(party) - memory.page_cache();
+    // For page cache beyond a promise nobody is stopped.
+    let promised = party.entitlement.promise.unwrap_or_default();
+    let cache = (estimate.had_cache - memory.page_cache())
+        .min(promised - fixed(party) - memory.page_cache());
     // What it gave up by itself is in its demand for a while, and nowhere else.
-    let taken = (estimate.had_cache - memory.page_cache()) + (memory.swap - memory.swapcached);
+    let taken = cache + (memory.swap - memory.swapcached);
     let back = estimate.refaults_per_sec.saturating_mul(Bytes::PAGE.0 * RETURN_HORIZON_SECS);
     let missed = lacks.min(taken).min(Bytes(back));
     let is_meant = party.kind == VerdictKind::Workload && party.entitlement.managed;
@@ -191,7 +195,7 @@ mod tests {
         [need, share, cache]: [u64; 3],
         but: impl FnOnce(&mut Workload, &mut Estimate, &mut VerdictKind),
     ) -> Due {
-        let mut workload = container("w", 1, mib(100), None);
+        let mut workload = container("w", 1, mib(100), Some(mib(500)));
         workload.group.memory.inactive_file = mib(cache);
         workload.group.memory.current = mib(100 + cache + 50);
         let mut estimate = testing::party(&workload, None, 100).estimate;
@@ -237,6 +241,10 @@ mod tests {
         assert_eq!(missed(550, |_, e, _| e.refaults_per_sec = 256), mib(0), "nor in a minute");
         assert_eq!(missed(550, |_, e, _| e.had_cache = mib(300)), mib(0), "it gave it up itself");
         assert_eq!(missed(550, |_, _, kind| *kind = VerdictKind::Bystander), mib(0));
+        let promised_less = |w: &mut Workload, _: &mut Estimate, _: &mut VerdictKind| {
+            *w = Workload { group: w.group.clone(), ..container("w", 1, mib(100), Some(mib(470))) };
+        };
+        assert_eq!(missed(550, promised_less), mib(70), "page cache beyond a promise is no reason");
         let with_limit = |w: &mut Workload, _: &mut Estimate, _: &mut VerdictKind| {
             w.group.memory.high = Limit::Bytes(mib(440));
         };

@@ -40,6 +40,10 @@ const USED_UP: &str = "used-up";
 /// unit that reads a disk from end to end again and again (guest, 6.12 with MGLRU, weights alike, probing).
 const WASTE: &str = "waste";
 
+/// Two that live by 500 MiB of page cache each and were promised 150, and a unit without promise that grows by steps to 1000
+/// MiB (guest, 6.12 with MGLRU, weights alike; of a share most is hard).
+const FILES: &str = "files";
+
 /// Recorded on MGLRU before most of each share was hard there.
 const BEFORE_HARDENING: [&str; 4] = [BURST, SQUEEZE, NEEDS, WASTE];
 
@@ -101,6 +105,11 @@ fn expect_as_recorded(name: &str) -> Result<()> {
         }
     }
     if is_accepted { accept(&file(name), &events) } else { Ok(()) }
+}
+
+#[test]
+fn two_that_live_by_page_cache_are_decided_as_recorded() -> Result<()> {
+    expect_as_recorded(FILES)
 }
 
 #[test]
@@ -237,6 +246,27 @@ fn what_is_never_used_goes_and_a_scan_needs_nothing() -> Result<()> {
     assert!(first.0 > Bytes::mib(590) && last.0 < Bytes::mib(575), "{first:?} {last:?}");
     assert!(last.1 < Bytes::mib(470), "{last:?}");
     assert!(scanned > 20, "{scanned} looks at a scan that has filled some");
+    assert!(reclaims > 10, "the recording is of a host under pressure");
+    Ok(())
+}
+
+/// Page cache that is taken and would be back within seconds is need, whatever was promised: the unit gives it.
+#[test]
+fn page_cache_that_is_missed_costs_the_one_that_grows() -> Result<()> {
+    let (plans, reclaims) = plans(FILES)?;
+    let is_missed = |p: &&Plan| p.account.demand > p.account.capacity;
+    let mut missed = 0;
+    for plan in plans.iter().skip_while(|p| !is_missed(p)) {
+        let [first, second] = [verdict(plan, "first")?, verdict(plan, "second")?];
+        for v in [first, second] {
+            assert!(v.demand > Bytes::mib(500) && v.demand < Bytes::mib(530), "{v:#?}");
+            assert_eq!(v.share, v.demand, "{v:#?}");
+        }
+        let unit = verdict(plan, "lab-pressure.service")?;
+        assert!(unit.share < unit.demand, "{unit:#?}");
+        missed += 1;
+    }
+    assert!(missed > 20, "{missed} looks at what is missed");
     assert!(reclaims > 10, "the recording is of a host under pressure");
     Ok(())
 }

@@ -72,7 +72,8 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result
 /// What ctlmgr knows and did last, for who reads why a test failed where nobody can look.
 fn situation() -> String {
     let asked = status(
-        "timeout 9 ctlmgr status; timeout 9 ctlmgr diff; grep -H . /sys/fs/cgroup/*.slice/memory.low /sys/fs/cgroup/ctlmgr.slice/*/memory.low; \
+        "timeout 9 ctlmgr status; timeout 9 ctlmgr diff; grep -H . /sys/fs/cgroup/*.slice/memory.low /sys/fs/cgroup/ctlmgr.slice/*/memory.low \
+           /sys/fs/cgroup/ctlmgr.slice/memory.min /sys/fs/cgroup/ctlmgr.slice/*/memory.min; \
          head -n 2 /proc/pressure/*; journalctl --no-pager -o cat -u ctlmgr.service -n 20; \
          for name in $(timeout 9 docker ps --format '{{.Names}}'); do timeout 9 ctlmgr why $name; done",
     );

@@ -29,15 +29,16 @@ impl Shares<'_> {
         Ok(self.ctlmgr.status()?["counters"]["cycles"].as_u64().unwrap_or(0))
     }
 
-    /// All values that the share of the light one had, until so many looks are over.
-    fn follow(&self, looks: u64) -> Result<Vec<u64>> {
+    /// All values that the share of the light one had, and what of it is hard, until so many looks are over.
+    fn follow(&self, looks: u64) -> Result<[Vec<u64>; 2]> {
         let from = self.looks()?;
-        let mut seen = Vec::new();
+        let [mut shares, mut hard] = [Vec::new(), Vec::new()];
         eventually("so many looks are over", || {
-            seen.push(self.now()?[1]);
+            shares.push(self.now()?[1]);
+            hard.push(self.light.knob("memory.min")? / MIB);
             Ok(self.looks()? >= from + looks)
         })?;
-        Ok(seen)
+        Ok([shares, hard])
     }
 
     /// Fails if they do not follow a machine from which something takes much, and gives it back when it is dropped.
@@ -51,14 +52,18 @@ impl Shares<'_> {
             let now = self.account_mib("total")?;
             Ok(now + 600 < before && std::mem::replace(&mut last, now) == now)
         })?;
-        let settling = self.follow(SETTLED)?;
-        let settled = self.follow(SETTLED)?;
+        let [settling, hard] = self.follow(SETTLED)?;
+        let [settled, _] = self.follow(SETTLED)?;
         let [heavy, light] = self.now()?;
-        let seen =
-            format!("{settling:?} {settled:?}; {}", sh("ctlmgr memory top; ctlmgr why light")?);
+        let seen = format!(
+            "{settling:?}, hard {hard:?}; {settled:?}; {}",
+            sh("ctlmgr memory top; ctlmgr why light")?
+        );
         ensure!(heavy > SET_MIB - 20 && light < SET_MIB - 50, "the light one gives: {seen}");
         ensure!(heavy + light <= self.account_mib("capacity")?, "{seen}");
-        ensure!(turns(&settling) <= 2, "{seen}");
+        ensure!(turns(&settling) <= 2 && turns(&hard) <= 2, "{seen}");
+        let is_heeded = self.ctlmgr.plan()?["heeding"]["is_heeded"] == true;
+        ensure!(is_heeded || hard.iter().any(|mib| *mib > 50), "{seen}");
         // What each feels goes on to correct it.
         ensure!(settled.iter().all(|low| low.abs_diff(light) <= SET_MIB / 10), "{seen}");
         drop(taken);
