@@ -22,16 +22,23 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
 
+/// Longer than any test takes.
+const A_LONG_TIME: Duration = Duration::from_secs(3600);
+
 struct World {
     dir: tempfile::TempDir,
 }
 
 impl World {
     fn new(longest: Duration) -> World {
+        World::asking(patient, longest)
+    }
+
+    fn asking(daemon_at: fn(PathBuf) -> Daemon, longest: Duration) -> World {
         let dir = tempfile::tempdir().unwrap();
         let world = World { dir };
         let listener = UnixListener::bind(world.plugin()).unwrap();
-        let plugin = Plugin::new(Daemon::at(Some(world.daemon())), longest);
+        let plugin = Plugin::new(daemon_at(world.daemon()), longest);
         tokio::spawn(serve(listener, Vec::new(), plugin, std::future::pending()));
         world
     }
@@ -50,6 +57,11 @@ impl World {
             "RequestHeaders": {"Accept": "x"}});
         post_to(&self.plugin(), "/AuthZPlugin.AuthZReq", &body).await
     }
+}
+
+/// Whoever asks it waits for its answer, however busy the machine is on which this test runs.
+fn patient(socket: PathBuf) -> Daemon {
+    Daemon { patience: A_LONG_TIME, ..Daemon::at(Some(socket)) }
 }
 
 async fn post_to(socket: &Path, path: &str, body: &Value) -> Value {
@@ -81,7 +93,7 @@ fn patient_daemon(socket: &Path, last: StartDecision) -> Arc<AtomicU64> {
 
 #[tokio::test]
 async fn it_is_an_authorization_plugin() {
-    let world = World::new(Duration::from_secs(5));
+    let world = World::new(A_LONG_TIME);
     let said = post_to(&world.plugin(), "/Plugin.Activate", &json!(null)).await;
     assert_eq!(said, json!({"Implements": ["authz"]}));
     let said =
@@ -92,7 +104,7 @@ async fn it_is_an_authorization_plugin() {
 
 #[tokio::test]
 async fn it_tells_which_probe_dockerd_asked_about_last() {
-    let world = World::new(Duration::from_secs(5));
+    let world = World::new(A_LONG_TIME);
     let probed = || async {
         let client = Client::new(world.plugin());
         client.get::<Option<String>>("/ctlmgr/probed").await.unwrap()
@@ -105,7 +117,7 @@ async fn it_tells_which_probe_dockerd_asked_about_last() {
 
 #[tokio::test]
 async fn a_start_is_held_until_it_may_go_and_nothing_else_is() {
-    let world = World::new(Duration::from_secs(5));
+    let world = World::new(A_LONG_TIME);
     let asked = patient_daemon(&world.daemon(), StartDecision::Start);
     for (method, uri) in [
         ("GET", "/_ping"),
@@ -163,7 +175,7 @@ async fn five_hundred_starts_at_once() {
     // Both ends of each connection are this process's.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
-    let world = Arc::new(World::new(Duration::from_secs(60)));
+    let world = Arc::new(World::new(A_LONG_TIME));
     let crowd = busy_daemon(&world.daemon());
     let start = |n: u32| {
         let world = world.clone();
@@ -182,7 +194,7 @@ async fn five_hundred_starts_at_once() {
 
 #[tokio::test]
 async fn what_the_operator_cancels_is_refused_in_his_words() {
-    let world = World::new(Duration::from_secs(5));
+    let world = World::new(A_LONG_TIME);
     patient_daemon(&world.daemon(), StartDecision::Refuse);
     let said = world.ask("POST", "/containers/web-1/restart").await;
     assert_eq!(said, json!({"Allow": false, "Msg": "so"}));
@@ -190,7 +202,7 @@ async fn what_the_operator_cancels_is_refused_in_his_words() {
 
 #[tokio::test]
 async fn without_a_daemon_or_with_one_that_hangs_everybody_starts() {
-    let world = World::new(Duration::from_secs(30));
+    let world = World::asking(|socket| Daemon::at(Some(socket)), Duration::from_secs(30));
     let yes = json!({"Allow": true});
     assert_eq!(world.ask("POST", "/containers/web-1/start").await, yes, "no socket");
     // It accepts nothing: the kernel takes the connection, and nobody ever answers.
@@ -228,7 +240,7 @@ async fn a_daemon_that_says_wait_for_ever_is_not_believed() {
 
 #[tokio::test]
 async fn garbage_and_the_empty_body_of_a_retry_are_allowed() {
-    let world = World::new(Duration::from_secs(5));
+    let world = World::new(A_LONG_TIME);
     for body in [json!(null), json!([]), json!({"RequestUri": 5}), json!("x".repeat(8 << 20))] {
         let said = post_to(&world.plugin(), "/AuthZPlugin.AuthZReq", &body).await;
         assert_eq!(said, json!({"Allow": true}));
@@ -242,7 +254,7 @@ proptest::proptest! {
     fn any_bytes_are_answered(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let said: Value = runtime.block_on(async {
-            let world = World::new(Duration::from_secs(5));
+            let world = World::new(A_LONG_TIME);
             raw(&world.plugin(), &bytes).await
         });
         proptest::prop_assert_eq!(said, json!({"Allow": true}));
@@ -272,11 +284,10 @@ async fn who_is_held_when_the_plugin_ends_is_let_go() {
     let asked = patient_daemon(&daemon, StartDecision::Wait);
     let listener = UnixListener::bind(&plugin).unwrap();
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
-    let longest = Duration::from_secs(3600);
     let serving = tokio::spawn(serve(
         listener,
         Vec::new(),
-        Plugin::new(Daemon::at(Some(daemon)), longest),
+        Plugin::new(patient(daemon), A_LONG_TIME),
         async {
             let _ = ended.await;
         },
@@ -310,8 +321,7 @@ async fn a_start_that_another_process_held_is_answered() {
         ticket: 7,
         since_ms: since_boot_ms().saturating_sub(5000),
     };
-    let longest = Duration::from_secs(3600);
-    let plugin = Plugin::new(Daemon::at(Some(daemon)), longest);
+    let plugin = Plugin::new(patient(daemon), A_LONG_TIME);
     tokio::spawn(serve(
         listener,
         vec![(held.to_name().unwrap(), theirs.into())],
@@ -334,7 +344,7 @@ async fn a_start_that_another_process_held_is_answered() {
 /// dockerd asks before it has written the error: of one that failed it gives no status.
 #[tokio::test]
 async fn that_dockerd_failed_to_start_one_is_passed_on() {
-    let world = World::new(Duration::from_secs(5));
+    let world = World::new(A_LONG_TIME);
     let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let hear = move |Json(failed): Json<Value>| async move {
         told.send(failed).unwrap();
@@ -366,7 +376,7 @@ async fn that_dockerd_failed_to_start_one_is_passed_on() {
 
 #[tokio::test]
 async fn draining_lets_go_and_tells_how_many_starts_are_open() {
-    let world = World::new(Duration::from_secs(3600));
+    let world = World::new(A_LONG_TIME);
     patient_daemon(&world.daemon(), StartDecision::Wait);
     let held = world.ask("POST", "/containers/web-1/start");
     let drain = async {
