@@ -14,8 +14,8 @@ use tokio::net::UnixStream;
 
 use crate::Refusal;
 
-/// An answer takes at most this long, in seconds; undo waits for the system manager.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// An answer takes at most this long, if nobody says otherwise; undo waits for the system manager.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Largest answer accepted, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
 
@@ -72,12 +72,19 @@ impl ClientError {
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
+    patience: Duration,
 }
 
 impl Client {
     /// A client of the daemon at `socket`.
     pub fn new(socket: impl Into<PathBuf>) -> Client {
-        Client { socket: socket.into() }
+        Client { socket: socket.into(), patience: PATIENCE }
+    }
+
+    /// The same, that waits so long for an answer.
+    #[must_use]
+    pub fn patient(self, patience: Duration) -> Client {
+        Client { patience, ..self }
     }
 
     /// Where this client connects to.
@@ -115,9 +122,7 @@ impl Client {
         request: &crate::StartRequest,
         patience: Duration,
     ) -> Result<crate::StartAnswer, ClientError> {
-        let ask = self.send(Method::POST, "/v1/starts", request);
-        let late = |_| ClientError::Exchange(format!("no answer in {} ms", patience.as_millis()));
-        tokio::time::timeout(patience, ask).await.map_err(late)?
+        self.clone().patient(patience).send(Method::POST, "/v1/starts", request).await
     }
 
     /// Follows a resource that tells of its changes (server-sent events), until the daemon ends or `take` fails.
@@ -155,9 +160,9 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<T, ClientError> {
         let exchange = self.try_exchange(method, path, body);
-        let (status, bytes) = tokio::time::timeout(TIMEOUT, exchange).await.map_err(|_| {
-            ClientError::Exchange(format!("no answer in {} s", TIMEOUT.as_secs()))
-        })??;
+        let late = |_| ClientError::Exchange(format!("no answer in {:?}", self.patience));
+        let (status, bytes) =
+            tokio::time::timeout(self.patience, exchange).await.map_err(late)??;
         if status.is_success() {
             return Ok(serde_json::from_slice(&bytes)?);
         }

@@ -65,7 +65,7 @@ fn patient(socket: PathBuf) -> Daemon {
 }
 
 async fn post_to(socket: &Path, path: &str, body: &Value) -> Value {
-    Client::new(socket).send(Method::POST, path, body).await.unwrap()
+    Client::new(socket).patient(A_LONG_TIME).send(Method::POST, path, body).await.unwrap()
 }
 
 /// A daemon that lets everybody go at the third question.
@@ -106,7 +106,7 @@ async fn it_is_an_authorization_plugin() {
 async fn it_tells_which_probe_dockerd_asked_about_last() {
     let world = World::new(A_LONG_TIME);
     let probed = || async {
-        let client = Client::new(world.plugin());
+        let client = Client::new(world.plugin()).patient(A_LONG_TIME);
         client.get::<Option<String>>("/ctlmgr/probed").await.unwrap()
     };
     assert_eq!(probed().await, None);
@@ -380,7 +380,7 @@ async fn draining_lets_go_and_tells_how_many_starts_are_open() {
     patient_daemon(&world.daemon(), StartDecision::Wait);
     let held = world.ask("POST", "/containers/web-1/start");
     let drain = async {
-        let client = Client::new(world.plugin());
+        let client = Client::new(world.plugin()).patient(A_LONG_TIME);
         while client.send::<_, u64>(Method::POST, "/ctlmgr/drain", &()).await.unwrap() == 0 {}
     };
     let (said, ()) = tokio::join!(held, drain);

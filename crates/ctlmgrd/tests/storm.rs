@@ -30,6 +30,8 @@ const KINDS: [&str; 2] = ["random-read", "sequential-read"];
 const ALL: usize = 500;
 /// Every so many is heavy.
 const HEAVY: usize = 25;
+/// Longer than any test takes: nobody goes unasked because this machine is busy.
+const A_LONG_TIME: Duration = Duration::from_secs(3600);
 /// As by default.
 const TOGETHER: usize = 16;
 
@@ -160,7 +162,7 @@ async fn start(docker: Arc<Docker>, plugin: PathBuf, n: usize) {
     let name = if n.is_multiple_of(2) { format!("c{n}") } else { id(n) };
     let uri = format!("/v1.45/containers/{name}/start");
     let mut question = json!({"RequestMethod": "POST", "RequestUri": uri});
-    let plugin = Client::new(plugin);
+    let plugin = Client::new(plugin).patient(A_LONG_TIME);
     let ask = |path: &'static str, question: Value| {
         let plugin = plugin.clone();
         async move { plugin.send::<_, Value>(Method::POST, path, &question).await.unwrap() }
@@ -225,12 +227,10 @@ async fn host(root: &Path) -> (Arc<Docker>, Client, PathBuf) {
     host.write("etc/ctlmgr/config.d/50-local.toml", config);
     let docker = Docker::serve(root);
     let places = ctlmgrd::Places { root: root.into() };
-    let api = Client::new(places.socket());
+    let api = Client::new(places.socket()).patient(A_LONG_TIME);
     tokio::spawn(async { ctlmgrd::run(places, None).await.unwrap() });
     let socket = root.join("plugin.sock");
-    // Nor unasked, because the daemon answers late.
-    let daemon =
-        Daemon { patience: Duration::from_secs(60), ..Daemon::at(Some(api.socket().into())) };
+    let daemon = Daemon { patience: A_LONG_TIME, ..Daemon::at(Some(api.socket().into())) };
     let plugin = Plugin::new(daemon, LONGEST_EVER);
     let listener = UnixListener::bind(&socket).unwrap();
     tokio::spawn(serve(listener, Vec::new(), plugin, std::future::pending()));
