@@ -116,7 +116,7 @@ pub const KEYS: &[Key] = &[
         "harden",
         "true or false",
         "true",
-        "Whether, while memory is short or nearly so, a part of each share is memory.min (up to 60 % of what there is to share in all, less with little swap), \
+        "Whether, while memory is short or nearly so, a part of each share is memory.min (up to 75 % of what there is to share in all, less with little swap), \
          where the kernel hardly heeds memory.low (by what was seen; before that where it ages pages by MGLRU).",
     ),
     key(

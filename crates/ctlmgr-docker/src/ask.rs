@@ -163,7 +163,7 @@ pub async fn give_up(daemon: &Daemon, container: String) {
     let client = Client::new(&daemon.socket);
     let failed = FailedStart { container };
     let told = client.send::<_, bool>(Method::DELETE, "/v1/starts", &failed);
-    let _ = tokio::time::timeout(SLICE, told).await;
+    let _ = tokio::time::timeout(daemon.patience.saturating_sub(GRACE), told).await;
 }
 
 /// How long one may be held whose longest wait is this, if the daemon knows.

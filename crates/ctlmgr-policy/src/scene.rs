@@ -324,13 +324,13 @@ impl<'a, 's> Scene<'a, 's> {
     }
 
     /// What can be taken from a group: page cache that is on no other's account, and what there is room for in swap,
-    /// on the host and by its own limit.
+    /// on the host and by its own limit; never what the kernel holds for it.
     pub(crate) fn takeable(&self, group: &Group) -> Bytes {
         let memory = &group.memory;
-        let cache = memory.page_cache();
+        let (cache, all) = (memory.page_cache(), memory.current - memory.kernel);
         match (self.may_swap(), memory.swap_left()) {
-            (true, None) => memory.current,
-            (true, Some(left)) => memory.current.min(cache + left),
+            (true, None) => all,
+            (true, Some(left)) => all.min(cache + left),
             (false, _) => cache,
         }
     }

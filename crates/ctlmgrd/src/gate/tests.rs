@@ -265,7 +265,6 @@ async fn five_hundred_at_once() {
     let labels = |n| if is_heavy(n) { &[("ctlmgr.weight", "1000")][..] } else { &[] };
     let list = (0..500).map(|n| facts(&format!("c{n}"), labels(n))).collect();
     let world = Arc::new(World::new(Mode::Act, list));
-    world.settings.send_modify(|s| s.starts.max_wait = Millis(3000));
     let ask = |n: usize| {
         let world = world.clone();
         tokio::spawn(async move {
@@ -300,6 +299,8 @@ async fn five_hundred_at_once() {
         tickets_of(true).is_sorted() && tickets_of(false).is_sorted(),
         "then those that came first"
     );
+    // None of them runs, so it is by having waited for too long that they go.
+    world.settings.send_modify(|s| s.starts.max_wait = Millis(3000));
     let mut tickets = BTreeSet::new();
     for task in all {
         tickets.insert(task.await.unwrap().ticket);
