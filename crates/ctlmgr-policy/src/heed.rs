@@ -47,9 +47,6 @@ const CHOICE: u64 = 8;
 /// Who uses more than its memory.low by one part in so many is within it.
 /// Far less than what [`crate::room`] leaves unprotected, which the kernel takes by right, again and again.
 const NEAR: u64 = 64;
-/// Of its memory.min so much more may be kept, because a slice passes on what it holds beyond its members' ([`crate::cover`]): who
-/// cannot lose anything for that would be taken for one from whom nothing is taken out of heed.
-const PASSED_ON: u64 = 16;
 /// Looks further apart than this say nothing: who was within at both may not have been so between them.
 const APART: Millis = Millis(15_000);
 
@@ -168,12 +165,7 @@ fn takeable(group: &Group) -> Bytes {
     let memory = &group.memory;
     let anon = memory.anon + memory.shmem;
     let anon = memory.swap_left().map_or(anon, |left| anon.min(left));
-    memory.page_cache() + anon - hard(group)
-}
-
-/// What memory.min keeps of it.
-fn hard(group: &Group) -> Bytes {
-    group.memory.min + Bytes(group.memory.min.0 / PASSED_ON)
+    memory.page_cache() + anon - memory.min
 }
 
 /// Slices that can pass on all that is claimed below them.
@@ -193,7 +185,7 @@ fn covered(snapshot: &Snapshot) -> BTreeSet<&CgroupPath> {
 fn is_within(group: &Group, covered: &BTreeSet<&CgroupPath>) -> bool {
     let memory = &group.memory;
     let most = memory.low + Bytes(memory.low.0 / NEAR);
-    let is_low = hard(group) < memory.current && memory.current <= most;
+    let is_low = memory.min < memory.current && memory.current <= most;
     is_low && group.path.ancestors().all(|path| covered.contains(&path))
 }
 
@@ -258,8 +250,6 @@ mod tests {
         let more = after([850, 850], |s| s.workloads[0].group.memory.low = Bytes::mib(399));
         assert_eq!(is_heeded(&more), Some(false));
         assert_eq!(after(all, |s| s.workloads[0].group.memory.min = Bytes::mib(400)).seen(), None);
-        let passed_on = after([0, 1000], |s| s.workloads[0].group.memory.min = Bytes::mib(380));
-        assert_eq!(passed_on.seen(), None, "its slice keeps the rest");
         assert_eq!(after(all, |s| s.workloads[0].group.memory.stolen = None).seen(), None);
         assert_eq!(after(all, |s| s.host.stolen = None).seen(), None);
         assert_eq!(
