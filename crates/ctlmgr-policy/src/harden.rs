@@ -255,6 +255,15 @@ mod tests {
         });
         // Three quarters of the other 460 MiB that can be taken.
         assert!(stuck[1] > 320 && stuck[1] < 350, "{stuck:?}");
+        // Nor can what the kernel holds for a unit, so as much less is left to give in place of what is hard.
+        let beside = |kernel| {
+            let (mut snapshot, settings) = (machine(&[(800, 100), (400, 400)], 1400), settings());
+            let mut unit = group("system.slice/unit.service", 99, Bytes::mib(300));
+            unit.memory.kernel = Bytes::mib(kernel);
+            snapshot.bystanders.push(unit);
+            hard(&planned(&settings, &snapshot), &snapshot).iter().sum::<u64>()
+        };
+        assert!(beside(200) + 140 < beside(0), "three quarters of 200 MiB");
     }
 
     proptest! {
