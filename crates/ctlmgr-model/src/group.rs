@@ -174,6 +174,13 @@ pub struct MemorySample {
     pub shmem: Bytes,
     /// Kernel memory that reclaim cannot free.
     pub kernel: Bytes,
+    /// Pages that are locked, by mlock(2) for the most part, so that reclaim cannot take them (`unevictable`). None in
+    /// recordings from before that was read.
+    #[serde(default)]
+    pub locked: Bytes,
+    /// What of them is page cache, which is on neither of the two lists above.
+    #[serde(default)]
+    pub locked_file: Bytes,
     /// Swap cache: in memory and in swap at once.
     pub swapcached: Bytes,
     /// Pages of the working set that came back, since the cgroup was made (anonymous).
@@ -199,9 +206,19 @@ pub struct MemorySample {
 }
 
 impl MemorySample {
-    /// What is in memory and counts as in use: page cache only as far as the kernel holds it for active.
+    /// What is in memory and counts as in use: page cache only as far as the kernel holds it for active, or it is locked.
     pub fn working_set(&self) -> Bytes {
-        self.anon + self.shmem + self.active_file + self.kernel
+        self.anon + self.shmem + self.active_file + self.locked_file + self.kernel
+    }
+
+    /// What reclaim cannot take, however much room there is in swap.
+    pub fn unreclaimable(&self) -> Bytes {
+        (self.kernel + self.locked).min(self.current)
+    }
+
+    /// What goes nowhere but to swap.
+    pub fn swappable(&self) -> Bytes {
+        self.anon + self.shmem - (self.locked - self.locked_file)
     }
 
     /// How much more of it may go to swap by its own limit; `None` without one.

@@ -288,6 +288,9 @@ pub struct Verdict {
     pub slice: Option<CgroupPath>,
     /// Kept in any case.
     pub floor: Bytes,
+    /// What of it cannot be taken: locked, or the kernel's. None in plans from before that was known.
+    #[serde(default)]
+    pub stuck: Bytes,
     /// Hard limit (memory.max), if any.
     pub max: Option<Bytes>,
     /// What that correction is, in per cent of the uncorrected basis.

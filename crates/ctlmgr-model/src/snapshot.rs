@@ -46,6 +46,10 @@ pub struct HostSample {
     /// Below about this much free memory the kernel reclaims by itself: the zones' high watermarks.
     #[serde(default)]
     pub watermark: Bytes,
+    /// Free pages on the lists of processors, which `MemFree` leaves out; since Linux 6.7 up to an eighth of the machine
+    /// (`count:` in `/proc/zoneinfo`). None in recordings from before that was read.
+    #[serde(default)]
+    pub listed_free: Bytes,
     /// `MemAvailable`.
     pub mem_available: Bytes,
     /// Page cache on the file LRU lists: what reclaim gets without swapping.

@@ -146,7 +146,8 @@ fn refused_floors(
         amount: floor(p),
         from: &p.entitlement.floor_from,
     });
-    let (_, refused) = grant(state, account, slices, floors.collect());
+    let all: Vec<&Group> = parties.iter().map(|p| p.group).collect();
+    let (_, refused) = grant(state, (account, slices), &all, floors.collect());
     let named = refused.iter().take(NAMED).map(Refused::words);
     let rest = (refused.len() > NAMED)
         .then(|| format!("{} floors more are refused", refused.len() - NAMED));

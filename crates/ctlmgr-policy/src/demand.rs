@@ -5,7 +5,7 @@
 //! was already swapped out and is wanted back.
 //!
 //! # Approach
-//! Working set = anonymous + shared + active file + unreclaimable kernel memory, plus what is
+//! Working set = anonymous + shared + active and locked file + unreclaimable kernel memory, plus what is
 //! coming back: the swapped part, as far as the rate of anonymous refaults would bring it back
 //! within [`RETURN_HORIZON_SECS`] (of who was promised something and has a noticeable part of it coming back, all within the promise:
 //! one task faults in its pages one by one, and would lose its claim before they are back). Page cache that is read again shows itself in two ways. What is

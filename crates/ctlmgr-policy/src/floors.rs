@@ -6,7 +6,7 @@
 //!
 //! # Algorithm
 //! In the order of weight, then of age, each floor is made hard if it fits beside those before it into
-//! [`PART`] of the capacity, of the host's and of every limited slice's above it; one that is hard already may be within
+//! [`PART`] of the capacity that others have not locked, of the host's and of every limited slice's above it; one that is hard already may be within
 //! [`PART_AT_MOST`], so that a capacity that breathes does not make it flap. Who does not fit is refused, by name, with what
 //! would have to give where it is tightest; the next one may still fit.
 //!
@@ -15,8 +15,11 @@
 //! not fit beside those of more weight that are hard; a newcomer of the same weight or less takes the floor of nobody; a
 //! slice that is tight costs nobody outside of it a floor.
 
+use std::collections::BTreeMap;
+
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupPath, Group, Knob, Percent, SliceAccount, Weight, WorkloadName,
+    Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Percent, SliceAccount, Weight,
+    WorkloadName,
 };
 
 use crate::state::State;
@@ -63,18 +66,33 @@ impl Room<'_> {
 }
 
 /// Those that are made hard, and those that are not.
+///
+/// `all` is who holds something: what cannot be taken of others covers no floor.
 pub(crate) fn grant<'a>(
     state: &State,
-    account: &CapacityAccount,
-    slices: &'a [SliceAccount],
+    (account, slices): (&CapacityAccount, &'a [SliceAccount]),
+    all: &[&Group],
     mut floors: Vec<Floor<'a>>,
 ) -> (Vec<Floor<'a>>, Vec<Refused<'a>>) {
     floors.retain(|f| f.amount > Bytes::ZERO);
+    let mut stuck: BTreeMap<CgroupId, Bytes> =
+        all.iter().map(|g| (g.id, g.memory.unreclaimable())).collect();
+    for floor in &floors {
+        stuck.entry(floor.group.id).and_modify(|stuck| *stuck = *stuck - floor.amount);
+    }
+    let stuck = |slice: Option<&SliceAccount>| -> Bytes {
+        let inside = all.iter().filter(|g| slice.is_none_or(|slice| slice.holds(&g.path)));
+        inside.map(|g| stuck[&g.id]).sum()
+    };
     // Ids of cgroups grow with time.
     let order = |f: &Floor<'_>| (std::cmp::Reverse(f.weight), f.group.id);
     floors.sort_by_key(order);
-    let host = Room { slice: None, capacity: account.capacity, given: Bytes::ZERO };
-    let of_slice = |s| Room { slice: Some(s), capacity: s.capacity, given: Bytes::ZERO };
+    let host = Room { slice: None, capacity: account.capacity - stuck(None), given: Bytes::ZERO };
+    let of_slice = |s: &'a SliceAccount| Room {
+        slice: Some(s),
+        capacity: s.capacity - stuck(Some(s)),
+        given: Bytes::ZERO,
+    };
     let mut rooms: Vec<Room<'a>> = slices.iter().map(of_slice).chain([host]).collect();
     let (mut hard, mut refused) = (Vec::new(), Vec::new());
     for floor in floors {
@@ -156,7 +174,7 @@ mod tests {
             SliceAccount { path, most: capacity, capacity, demand: Bytes::ZERO }
         };
         let slices: Vec<SliceAccount> = slices.iter().map(slice).collect();
-        let (hard, refused) = grant(&State::default(), &account, &slices, floors.collect());
+        let (hard, refused) = grant(&State::default(), (&account, &slices), &[], floors.collect());
         let hard = hard.iter().map(|f| f.name.0.clone()).collect();
         (hard, refused.iter().map(Refused::words).collect())
     }

@@ -27,8 +27,9 @@
 
 use ctlmgr_model::{Action, Bytes, ContainerFacts, Group, Knob, Millis, Reason, Source, Step};
 
+use crate::keeping::Keeping;
 use crate::memory::read;
-use crate::scene::{Keeping, Scene};
+use crate::scene::Scene;
 use crate::verdict::Party;
 
 /// Tension must last this long.
@@ -169,7 +170,7 @@ fn has_run(scene: &Scene<'_, '_>, group: &Group) -> bool {
 
 fn is_restless(keeping: &Keeping<'_, '_>) -> bool {
     let estimate = &keeping.party.estimate;
-    keeping.excess() > Bytes::ZERO
+    keeping.for_limits().excess() > Bytes::ZERO
         || estimate.refaults_per_sec > 0
         || estimate.stall.ppm.is_some_and(|s| s > 0)
 }

@@ -9,7 +9,8 @@ use ctlmgr_model::{Bytes, CgroupId, Group, Knob, Snapshot, Verdict};
 
 use crate::floors::{Floor, grant};
 use crate::harden::{Hard, harden};
-use crate::scene::{Keeping, Scene};
+use crate::keeping::Keeping;
+use crate::scene::Scene;
 use crate::state::State;
 use crate::verdict::Party;
 
@@ -41,7 +42,7 @@ pub(crate) fn hard<'a>(
         amount: floor(p, v),
         from: &p.entitlement.floor_from,
     });
-    let (floors, _) = grant(state, account, scene.slices, floors.collect());
+    let (floors, _) = grant(state, (account, scene.slices), &groups(snapshot), floors.collect());
     let Hard { amounts, is_too_much } = harden(scene, &given(state, snapshot, &floors));
     let wanted = |group: &'a Group| {
         let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
@@ -64,6 +65,10 @@ pub(crate) fn hard<'a>(
     workloads.iter().filter_map(|(k, _)| wanted(k.party.group)).collect()
 }
 
+fn groups(snapshot: &Snapshot) -> Vec<&Group> {
+    snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders).collect()
+}
+
 /// memory.min that others had set.
 fn users(state: &State, group: &Group) -> Bytes {
     state.prior(group, Knob::MemoryMin, group.memory.min)
@@ -71,8 +76,7 @@ fn users(state: &State, group: &Group) -> Bytes {
 
 /// What is hard already of each: its floor, or what others had set as far as it is used.
 fn given(state: &State, snapshot: &Snapshot, floors: &[Floor<'_>]) -> BTreeMap<CgroupId, Bytes> {
-    let groups = snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let said = groups.map(|g| (g.id, users(state, g).min(g.memory.current)));
+    let said = groups(snapshot).into_iter().map(|g| (g.id, users(state, g).min(g.memory.current)));
     let mut given: BTreeMap<_, _> = said.collect();
     for floor in floors {
         let amount = given.entry(floor.group.id).or_default();

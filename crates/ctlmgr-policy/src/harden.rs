@@ -30,7 +30,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use ctlmgr_model::{Bytes, CgroupId, Group, Percent, VerdictKind};
 
 use crate::demand::lifted;
-use crate::scene::{Keeping, Scene};
+use crate::keeping::Keeping;
+use crate::scene::Scene;
 
 /// With the floors no more of the capacity than this is to be hard. What slices hold beyond their members' comes on top
 /// ([`crate::cover`], up to 6 per cent of it): together that is what floors alone may be.

@@ -163,9 +163,9 @@ fn look_at(group: &Group) -> Option<Within> {
 /// Page cache, and what may go to swap, that memory.min does not keep.
 fn takeable(group: &Group) -> Bytes {
     let memory = &group.memory;
-    let anon = memory.anon + memory.shmem;
+    let anon = memory.swappable();
     let anon = memory.swap_left().map_or(anon, |left| anon.min(left));
-    memory.page_cache() + anon - memory.min
+    (memory.page_cache() + anon).min(memory.current - memory.min)
 }
 
 /// Slices that can pass on all that is claimed below them.
@@ -252,6 +252,15 @@ mod tests {
         assert_eq!(after(all, |s| s.workloads[0].group.memory.min = Bytes::mib(400)).seen(), None);
         assert_eq!(after(all, |s| s.workloads[0].group.memory.stolen = None).seen(), None);
         assert_eq!(after(all, |s| s.host.stolen = None).seen(), None);
+        // All that it has beyond its memory.min is locked, or hard.
+        let stuck = |min: u64| {
+            after([0, 2000], |s| {
+                let memory = &mut s.workloads[0].group.memory;
+                (memory.locked, memory.min) = (Bytes::mib(200), Bytes::mib(min));
+            })
+        };
+        assert_eq!(stuck(0), stuck(200), "what is hard may be what is locked");
+        assert!(stuck(399).expected < stuck(0).expected / 50);
         assert_eq!(
             after(all, |s| s.workloads[0].group.memory.swap_max = Limit::Bytes(Bytes(0))).seen(),
             None

@@ -32,7 +32,8 @@ use ctlmgr_model::{
     WorkloadName,
 };
 
-use crate::scene::{Keeping, Scene};
+use crate::keeping::Keeping;
+use crate::scene::Scene;
 use crate::used_up::{self, LEAST};
 
 /// Direness must last this long before anybody is asked.
@@ -101,7 +102,7 @@ fn plight(scene: &Scene<'_, '_>) -> String {
 /// Lightest first, then by what is above the share.
 fn order(keeping: &Keeping<'_, '_>) -> (Weight, Reverse<Bytes>, WorkloadName) {
     let party = keeping.party;
-    (party.entitlement.weight, Reverse(keeping.excess()), party.name.clone())
+    (party.entitlement.weight, Reverse(keeping.for_limits().excess()), party.name.clone())
 }
 
 /// How to stop it; `None` if it must not be.

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Group, Knob, Step, Verdict};
 
 use crate::freeze::{Frozen, freeze};
+use crate::keeping::Keeping;
 use crate::kill::last_resort;
 use crate::memory::read;
 use crate::probe::{Probe, probe};
 use crate::reclaim::reclaim;
-use crate::scene::{Keeping, Scene};
+use crate::scene::Scene;
 use crate::throttle::{Throttled, throttle, tighten};
 
 /// What the upper rungs want.

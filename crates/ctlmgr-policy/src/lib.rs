@@ -22,6 +22,7 @@ mod hard;
 mod harden;
 mod heat;
 mod heed;
+mod keeping;
 mod kill;
 mod labels;
 mod ladder;

@@ -30,25 +30,24 @@ use ctlmgr_model::{
 };
 
 use crate::aging::age;
-use crate::capacity;
 use crate::complaint::{complaints, is_left, overridden, troubles};
-use crate::cover;
 use crate::crowding::{self, is_filling, is_robbed};
 use crate::demand::estimate_all;
 use crate::freeze::{AWAKE, Frozen, explain};
 use crate::hard::{Wanted, hard};
+use crate::keeping::Keeping;
 use crate::ladder::Ladder;
 use crate::order::order;
 use crate::probe::Probe;
 use crate::reclaim::NOISE;
 use crate::room::rooms;
-use crate::scene::{Keeping, Now, Scene};
+use crate::scene::{Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::telling::tell;
 use crate::throttle::Throttled;
-use crate::units;
 use crate::used_up::due;
 use crate::verdict::{Party, parties, verdicts};
+use crate::{capacity, cover, units};
 
 /// Decides what to do about memory.
 ///
@@ -58,21 +57,21 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     let looked_at = if snapshot.gaps.is_empty() { Some(snapshot.at) } else { state.looked_at };
     let is_new = |id| state.looked_at.is_some() && !state.estimates.contains_key(&id);
     let (heed, making) = (state.heed.next(snapshot), state.making.next(snapshot, is_new));
-    let mut state = State { estimates, looked_at, heed, making, ..state };
+    let listed = Some(capacity::usually_listed(state.listed, snapshot));
+    let mut state = State { estimates, looked_at, heed, making, listed, ..state };
     if !snapshot.is_mixed {
         state.note_overridden(overridden(&state, snapshot));
     }
     let parties = parties(settings, &state, snapshot);
     let (slices, demand) = capacity::slices(&state, snapshot, &parties);
-    let account = capacity::account(&settings.memory, snapshot, demand);
+    let account = capacity::account(&settings.memory, &state, snapshot, demand);
     let mut complaints = complaints(settings, &state, &parties);
     complaints.extend(troubles(settings, &state, snapshot, (&account, &slices), &parties));
     let controller = settings.memory.controller;
     let mut verdicts = verdicts(controller, (&account, &slices), &parties, &mut complaints);
     let (is_filling, is_robbed) = (is_filling(&state, &parties), is_robbed(&parties));
     let due = due(&state, &parties, &verdicts, &slices);
-    let now = Now { snapshot, is_filling, is_robbed, due };
-    state.tension = state.tension.next(&account, now);
+    state.tension = state.tension.next(&account, Now { snapshot, is_filling, is_robbed, due });
     state.thawed_at.retain(|_, at| snapshot.at.since(*at) < AWAKE);
     let context = Context { settings, state: &state, snapshot, account: &account, slices: &slices };
     let Chosen { steps, braked, crowding, probes } = context.choose(&parties, &verdicts);

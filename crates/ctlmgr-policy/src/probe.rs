@@ -27,18 +27,19 @@ use ctlmgr_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::scene::{Keeping, Scene};
+use crate::keeping::Keeping;
+use crate::scene::Scene;
 
 /// From one probe to the next (TMO: 6 s).
 const PERIOD: Millis = Millis(6_000);
 /// Longest pause after a probe that was missed.
 const REST: Millis = Millis(600_000);
-/// Smallest and largest probe, in millionths of what is held.
+/// Smallest and largest probe, in millionths of what is held and can be taken.
 const LEAST: u64 = 5_000;
 const MOST: u64 = 40_000;
 /// A stall of the workload from which on nothing is taken, in millionths of its time.
 const LIMIT: u32 = 10_000;
-/// Who holds less has nothing to find.
+/// Who holds less that can be taken has nothing to find.
 const SMALL: Bytes = Bytes::mib(32);
 
 /// What is remembered of the last probe of one workload.
@@ -80,8 +81,8 @@ pub(crate) fn probe(
         return Some((Probe { pause, part_ppm: LEAST, taken: Bytes::ZERO, ..next }, None));
     }
     let part_ppm = if last.taken > Bytes::ZERO { (last.part_ppm * 2).min(MOST) } else { LEAST };
-    let spare = verdict.held - verdict.floor;
-    let amount = part(verdict.held, part_ppm).min(spare).page_floor();
+    let (spare, takeable) = (verdict.held - verdict.floor, scene.takeable(keeping.party.group));
+    let amount = part(takeable, part_ppm).min(spare).page_floor();
     // What was not taken must not pass for not missed.
     let next = Probe { pause: PERIOD, part_ppm, taken: Bytes::ZERO, ..next };
     Some((next, (amount > Bytes::ZERO).then(|| step(scene, keeping, amount))))
@@ -98,7 +99,7 @@ fn may_be_probed(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, verdict: &Ver
         && scene.may_swap()
         && party.kind == VerdictKind::Workload
         && verdict.bound == Bound::Demand
-        && verdict.held >= SMALL
+        && scene.takeable(party.group) >= SMALL
         && !party.group.activity.is_to_freeze
 }
 

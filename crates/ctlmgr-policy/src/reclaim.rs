@@ -33,8 +33,9 @@ use ctlmgr_model::{
 };
 
 use crate::crowding::crowd;
+use crate::keeping::Keeping;
 use crate::oomd;
-use crate::scene::{Keeping, Scene};
+use crate::scene::Scene;
 use crate::throttle::stands_still;
 
 /// An excess smaller than this is noise.
@@ -233,7 +234,7 @@ mod tests {
     use super::*;
     use crate::testing::{container, group, host, settings};
     use crate::{State, decide};
-    use ctlmgr_model::{Percent, Pressure, PressureLine, Watched, Zram};
+    use ctlmgr_model::{Percent, Pressure, PressureLine, Source, Watched, Weight, Zram};
 
     /// What is asked for in all, with this much swap left, and where systemd-oomd kills beyond so much of it.
     fn asked(swap_free: Bytes, swap_limit: Option<Percent>) -> Bytes {
@@ -252,6 +253,27 @@ mod tests {
             _ => None,
         });
         amounts.sum()
+    }
+
+    #[test]
+    fn nothing_is_asked_for_that_is_locked() {
+        let asked = |locked: u64| {
+            let mib = Bytes::mib;
+            let pair = [11, 12].map(|id| container(&format!("w{id}"), id, mib(700), None));
+            let mut snapshot = host(mib(1540), pair.to_vec(), Vec::new());
+            snapshot.workloads[0].group.memory.locked = mib(locked);
+            let mut settings = settings();
+            settings.memory.bystanders.weight = Weight::new(1).unwrap();
+            if let Source::Container(facts) = &mut snapshot.workloads[0].source {
+                facts.labels.insert("ctlmgr.weight".into(), "5".into());
+            }
+            let (plan, _) = decide(&settings, State::default(), &snapshot);
+            assert_eq!(crate::check(&settings, &plan, &snapshot), []);
+            let path = &snapshot.workloads[0].group.path;
+            let of = plan.steps.iter().filter(|s| path.is_within(&s.path));
+            of.filter_map(|s| s.action.amount_to_reclaim()).sum::<Bytes>()
+        };
+        assert!(asked(0) > Bytes::ZERO && asked(680) <= Bytes::mib(20), "{}", asked(680));
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::verdict::Party;
 
 /// One part in so many of all workloads' shares.
 const PART: u64 = 8;
-/// No more than one part in so many of what one has.
+/// No more than one part in so many of what one has and can be taken.
 const MOST: u64 = 2;
 /// Who gives way leaves some: who is at its share must be seen to be above its memory.low ([`crate::heed`]).
 const LEAST: u64 = 32;
@@ -71,7 +71,7 @@ fn open(party: &Party<'_>, verdict: &Verdict) -> Bytes {
     match gives_way {
         true => (missing + missing)
             .max(Bytes(verdict.share.0 / LEAST))
-            .min(Bytes(verdict.share.0 / MOST))
+            .min(Bytes((verdict.share - verdict.stuck).0 / MOST))
             .min(verdict.share - verdict.floor),
         false => Bytes::ZERO,
     }

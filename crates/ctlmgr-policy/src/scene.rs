@@ -6,20 +6,20 @@
 //! least [`EXIT`] or by an unknown part. *Dire*: contended,
 //! and everything stood still for at least [`DIRE`] of the last 10 s, or memory is used up ([`crate::used_up`]). *Swept*: not contended, and yet the kernel takes memory by
 //! itself: somebody fills it with page cache that nobody asked for, and global reclaim under MGLRU takes that of others, too,
-//! protected or not, and somebody misses it; *being robbed* at a look that sees it happen. *Crowd*: page cache that one holds beyond what it needs and was promised. *Suffering*: managed, below its share, and
-//! refaulting or stalling noticeably.
+//! protected or not, and somebody misses it; *being robbed* at a look that sees it happen. *Crowd*: page cache that one holds beyond what it needs and was promised.
 //!
 //! # Properties
 //! Without PSI nothing is tense; without contention nothing is tense, uneasy or dire.
 
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupId, Group, HostSample, Knob, MemorySettings, Millis, Percent,
-    SliceAccount, Snapshot, Source, Verdict, VerdictKind,
+    Bytes, CapacityAccount, Group, HostSample, Knob, MemorySettings, Millis, SliceAccount,
+    Snapshot, Source,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::crowding::crowd;
 use crate::demand::{Estimate, per_sec};
+use crate::keeping::Keeping;
 use crate::oomd;
 use crate::state::State;
 use crate::swap::{has_swap, room};
@@ -39,11 +39,6 @@ const SWEPT: u64 = 1024;
 const ONSET: Millis = Millis(2_000);
 /// Who holds less than this part of the machine crowds out nobody.
 pub(crate) const SMALL: u64 = 64;
-/// Other rungs leave no more than one part in so many of a share to background reclaim. With a sixteenth two were seen 28 MiB below
-/// a share of 330 and 34 above one of 710 for as long as it was short, and the first one slower for it than the second.
-const OPEN: u64 = 32;
-/// A workload this far below its share, in per cent of it, is missing something.
-const MISSING: Percent = Percent(98);
 
 /// Refaults per second (1 MiB), and part of the time in millionths, from which on a workload feels
 /// what it misses.
@@ -177,76 +172,6 @@ fn standstill(host: &HostSample) -> Option<f32> {
     host.pressure.map(|p| p.full.avg10_pct).filter(|full| *full >= DIRE)
 }
 
-/// A party and what it may keep.
-pub(crate) struct Keeping<'a, 'b> {
-    pub party: &'b Party<'a>,
-    pub share: Bytes,
-    /// What the share was multiplied with for what it feels, in per cent.
-    pub lift_pct: u32,
-    /// How far from its share background reclaim takes it or leaves it by itself ([`crate::room`]).
-    pub room: Bytes,
-}
-
-impl<'a, 'b> Keeping<'a, 'b> {
-    pub(crate) fn new(party: &'b Party<'a>, verdict: &Verdict, room: Bytes) -> Self {
-        Keeping { party, share: verdict.share, lift_pct: verdict.lift_pct, room }
-    }
-
-    /// With the share that a limit may follow: what a unit gives only because it rests is taken, but it may have it
-    /// back at once.
-    pub(crate) fn for_limits(&self) -> Keeping<'a, 'b> {
-        let gave = self.party.kind == VerdictKind::Bystander && (1..100).contains(&self.lift_pct);
-        let by_weight = u128::from(self.share.0) * 100 / u128::from(self.lift_pct.max(1));
-        let by_weight = u64::try_from(by_weight).map_or(self.share, Bytes);
-        let share = if gave { by_weight.max(self.share) } else { self.share };
-        Keeping { share, lift_pct: 100, ..*self }
-    }
-}
-
-impl Keeping<'_, '_> {
-    /// Below its share, and missing what it lacks.
-    fn is_suffering(&self) -> bool {
-        self.is_missing_some() && feels_it(&self.party.estimate)
-    }
-
-    fn is_missing_some(&self) -> bool {
-        let memory = &self.party.group.memory;
-        let most = (self.share - self.open()).scaled(MISSING);
-        // Page cache that nobody needs makes nobody whole whose pages are coming back from swap.
-        let lacks = most - memory.working_set();
-        let is_hidden = lacks > Bytes::ZERO && self.party.estimate.returning >= lacks;
-        self.party.kind == VerdictKind::Workload && (memory.current < most || is_hidden)
-    }
-
-    /// Whether it is a workload that others must not harm: it keeps all that it needs, or lacks some of its share. One that
-    /// needs less than `least` has next to nothing to lose.
-    pub(crate) fn is_ward(&self, least: Bytes) -> bool {
-        let is_meant =
-            self.party.kind == VerdictKind::Workload && self.party.estimate.demand >= least;
-        is_meant && (!self.gives_way() || self.is_missing_some())
-    }
-
-    /// Which cgroup it is about.
-    pub(crate) fn id(&self) -> CgroupId {
-        self.party.group.id
-    }
-
-    /// What of its room the other rungs leave to background reclaim: who leaves more is not the less hurt below its share.
-    pub(crate) fn open(&self) -> Bytes {
-        self.room.min(Bytes(self.share.0 / OPEN))
-    }
-
-    /// Whether its share is less than it needs.
-    pub(crate) fn gives_way(&self) -> bool {
-        self.share < self.party.estimate.demand
-    }
-
-    /// What it holds beyond its share.
-    pub(crate) fn excess(&self) -> Bytes {
-        self.party.group.memory.current - self.share
-    }
-}
-
 /// What the whole host looks like to the upper rungs.
 pub(crate) struct Scene<'a, 's> {
     pub settings: &'s MemorySettings,
@@ -324,10 +249,10 @@ impl<'a, 's> Scene<'a, 's> {
     }
 
     /// What can be taken from a group: page cache that is on no other's account, and what there is room for in swap,
-    /// on the host and by its own limit; never what the kernel holds for it.
+    /// on the host and by its own limit; never what the kernel holds for it, or it has locked.
     pub(crate) fn takeable(&self, group: &Group) -> Bytes {
         let memory = &group.memory;
-        let (cache, all) = (memory.page_cache(), memory.current - memory.kernel);
+        let (cache, all) = (memory.page_cache(), memory.current - memory.unreclaimable());
         match (self.may_swap(), memory.swap_left()) {
             (true, None) => all,
             (true, Some(left)) => all.min(cache + left),
@@ -394,39 +319,5 @@ impl<'a, 's> Scene<'a, 's> {
     fn heaviest(&self, is_it: impl Fn(&Keeping<'a, 's>) -> bool) -> Option<&'s Keeping<'a, 's>> {
         let all = self.all.iter().filter(|k| is_it(k));
         all.max_by_key(|k| (k.party.entitlement.weight, std::cmp::Reverse(&k.party.name)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing;
-
-    #[test]
-    fn who_is_as_far_below_its_share_as_background_reclaim_may_leave_it_misses_nothing() {
-        let is_missing_some = |held, room| {
-            let workload = testing::container("w", 1, Bytes::mib(held), None);
-            let party = testing::party(&workload, None, 100);
-            let (share, room) = (Bytes::mib(1600), Bytes::mib(room));
-            Keeping { party: &party, share, lift_pct: 100, room }.is_missing_some()
-        };
-        assert!(is_missing_some(1560, 0) && !is_missing_some(1560, 100));
-        assert!(is_missing_some(1500, 100));
-    }
-
-    #[test]
-    fn a_limit_follows_no_unit_down_to_what_it_gives_because_it_rests() {
-        let workload = testing::container("w", 1, Bytes::mib(400), None);
-        let mut party = testing::party(&workload, None, 100);
-        let limit = |party: &Party<'_>, lift_pct| {
-            let share = Bytes::mib(100);
-            let room = Bytes::ZERO;
-            Keeping { party, share, lift_pct, room }.for_limits().share
-        };
-        assert_eq!(limit(&party, 25), Bytes::mib(100), "a workload's share is its share");
-        party.kind = VerdictKind::Bystander;
-        assert_eq!(limit(&party, 25), Bytes::mib(400));
-        assert_eq!(limit(&party, 100), Bytes::mib(100));
-        assert_eq!(limit(&party, 0), Bytes::mib(100), "nothing to go by");
     }
 }

@@ -9,6 +9,7 @@ use ctlmgr_model::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::capacity::Listed;
 use crate::demand::Estimates;
 use crate::heed::Heed;
 use crate::making::Making;
@@ -35,6 +36,9 @@ pub struct State {
     pub(crate) overrides: u64,
     /// Since when the host is how tense.
     pub(crate) tension: Tension,
+    /// What the lists of processors hold usually.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) listed: Option<Listed>,
     /// Whether the kernel's own reclaim heeds memory.low.
     pub(crate) heed: Heed,
     /// Containers whose runtime is not done with them.

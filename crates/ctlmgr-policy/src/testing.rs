@@ -53,6 +53,7 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
             mem_total: total,
             mem_free: free,
             watermark: Bytes::ZERO,
+            listed_free: Bytes::ZERO,
             mem_available: free,
             reclaimable_cache: Bytes::ZERO,
             stolen: None,

@@ -36,8 +36,9 @@
 use ctlmgr_model::{Bytes, Group, Knob, Percent, Step};
 
 use crate::crowding::crowd;
+use crate::keeping::Keeping;
 use crate::oomd;
-use crate::scene::{Keeping, SMALL, Scene};
+use crate::scene::{SMALL, Scene};
 
 /// Standstill (`full`, 10 s) of the throttled one at which it is let off a little, in per cent.
 const GUARD: f32 = 20.0;

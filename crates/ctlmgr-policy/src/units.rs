@@ -33,7 +33,8 @@ use crate::demand::{Estimate, lifted};
 use crate::feedback::amount;
 use crate::hard::Wanted;
 use crate::heat::{Common, Heat, LEAST_MISSING};
-use crate::scene::{Keeping, Scene};
+use crate::keeping::Keeping;
+use crate::scene::Scene;
 use crate::state::State;
 use crate::verdict::Party;
 

@@ -107,12 +107,12 @@ fn of_bystander(
     }
 }
 
-/// However little it weighs, a workload is not left with less than this, because it would get nothing done.
-const ALIVE: Bytes = Bytes::mib(2);
+/// However little it weighs, a workload is not left with less than this beyond what cannot be taken, because it would get nothing done.
+pub(crate) const ALIVE: Bytes = Bytes::mib(2);
 /// But all together no more than one part in so many of what there is, on the host or in a slice.
 const ALIVE_OF: u64 = 4;
 
-/// What a workload keeps without any floor.
+/// What a workload keeps without any floor, beyond what cannot be taken.
 fn alive(
     (account, slices): (&CapacityAccount, &[SliceAccount]),
     parties: &[Party<'_>],
@@ -145,7 +145,8 @@ fn claim(
         Controller::Shares | Controller::Both => (e.weight, basis(e.promise, estimate)),
     };
     let max = party.group.memory.max.bytes();
-    let floor = party.floor(owed).max(alive);
+    // What cannot be taken is promised to no other, whatever else has to fall short.
+    let floor = party.floor(owed).max(party.group.memory.unreclaimable() + alive);
     Claim {
         // Two containers may share a name for a moment while one is replaced.
         name: format!("{}\0{index:06}", party.name),
@@ -194,11 +195,16 @@ pub(crate) fn verdicts(
     };
     let Nested { shares, held_by, unmet_in_slices, unmet_floor_bytes } = division;
     if unmet_floor_bytes > Bytes::ZERO {
-        complaints.push(format!("floors exceed the capacity by {unmet_floor_bytes}"));
+        complaints.push(format!(
+            "floors, and what cannot be taken, exceed the capacity by {unmet_floor_bytes}"
+        ));
     }
     let unmet = slices.iter().zip(unmet_in_slices).filter(|(_, unmet)| *unmet > Bytes::ZERO);
     complaints.extend(unmet.map(|(slice, unmet)| {
-        format!("floors below {} exceed its {} by {unmet}", slice.path, slice.capacity)
+        format!(
+            "floors, and what cannot be taken, below {} exceed its {} by {unmet}",
+            slice.path, slice.capacity
+        )
     }));
     let all = claims.iter().zip(parties).zip(shares.iter().zip(held_by)).zip(&lifts);
     all.map(|(((claim, party), (share, held_by)), lift)| {
@@ -256,6 +262,7 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
         bound: share.bound,
         slice: slice.map(|slice| slice.path.clone()),
         floor: claim.floor.min(party.floor(party.owed)),
+        stuck: memory.unreclaimable(),
         max: claim.max,
         lift_pct,
         rung: None,
@@ -294,7 +301,13 @@ fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
         Bound::Demand => format!("keeps all of the {} it needs", claim.demand),
         Bound::Max => format!("keeps up to its hard limit of {share}"),
         Bound::Floor if share > party.floor(party.owed) => {
-            format!("gives way down to {share}, which nobody is denied")
+            let stuck = party.group.memory.unreclaimable();
+            match stuck + stuck > share {
+                true => format!(
+                    "gives way down to {share}: {stuck} are locked, or the kernel's, and cannot be taken"
+                ),
+                false => format!("gives way down to {share}, which nobody is denied"),
+            }
         }
         Bound::Floor => format!("gives way down to its floor of {share}"),
         Bound::Weight => {
@@ -360,6 +373,39 @@ mod tests {
         // In a slice of 6 MiB two share a quarter.
         snapshot.ancestors[0].memory.max = ctlmgr_model::Limit::Bytes(Bytes::mib(6));
         assert!(light(&snapshot).share < Bytes::mib(1), "{:?}", light(&snapshot));
+    }
+
+    #[test]
+    fn what_cannot_be_taken_is_kept_and_others_share_the_rest() {
+        let of = |locked: u64, weight: &str, floor: u64| {
+            let mut light = testing::container("light", 11, Bytes::mib(500), None);
+            light.group.memory.locked = Bytes::mib(locked);
+            if let Source::Container(facts) = &mut light.source {
+                facts.labels.insert("ctlmgr.weight".into(), weight.into());
+            }
+            let others =
+                [12, 13].map(|id| testing::container(&format!("w{id}"), id, Bytes::mib(400), None));
+            let workloads = std::iter::once(light).chain(others).collect();
+            let snapshot = testing::host(Bytes::mib(900), workloads, Vec::new());
+            let mut settings = testing::settings();
+            settings.rules.push(testing::floor_of("w12", Bytes::mib(floor)));
+            let (plan, _) = crate::decide(&settings, State::default(), &snapshot);
+            assert_eq!(crate::check(&settings, &plan, &snapshot), []);
+            let sum: Bytes = plan.verdicts.iter().map(|v| v.share).sum();
+            assert!(sum <= plan.account.capacity, "{sum}");
+            plan.verdicts.into_iter().find(|v| v.name.0 == "light").unwrap()
+        };
+        assert!(of(0, "5", 0).share < Bytes::mib(300));
+        let kept = of(450, "5", 0);
+        assert_eq!(
+            (kept.share, kept.floor, kept.bound),
+            (Bytes::mib(452), Bytes::ZERO, Bound::Floor)
+        );
+        assert!(kept.reason.0.ends_with("cannot be taken"), "{}", kept.reason.0);
+        // Not for a floor either, for which there is no room.
+        assert!(of(450, "5", 350).share >= Bytes::mib(450));
+        // Who is due more has that.
+        assert_eq!(of(100, "1000", 0).share, of(0, "1000", 0).share);
     }
 
     #[test]

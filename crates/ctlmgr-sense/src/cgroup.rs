@@ -137,7 +137,9 @@ pub(crate) fn has_dying(dir: &CgroupDir) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryStat {
     anon: u64,
+    file: u64,
     shmem: u64,
+    unevictable: u64,
     active_file: u64,
     inactive_file: u64,
     /// Since 5.18; before, its parts are all there is.
@@ -159,6 +161,14 @@ impl MemoryStat {
         let kernel = self.kernel.map(|all| Bytes(all) - Bytes(self.slab_reclaimable));
         kernel.unwrap_or(Bytes(self.unreclaimable)) + Bytes(self.sock)
     }
+
+    /// Locked page cache: on no list of page cache, and shared memory is `file`, too (but not swap cache, as it is of the
+    /// host). Anonymous pages that were given up (MADV_FREE) are on a list as well: it is less than there is by those.
+    fn locked_file(&self) -> Bytes {
+        let elsewhere = [self.active_file, self.inactive_file, self.shmem];
+        let elsewhere: Bytes = elsewhere.into_iter().map(Bytes).sum();
+        (Bytes(self.file) - elsewhere).min(Bytes(self.unevictable))
+    }
 }
 
 /// `memory.stat`.
@@ -168,6 +178,8 @@ pub fn parse_stat(text: &str) -> Option<MemoryStat> {
         let (key, count) = pair?;
         let slot = match key {
             "anon" => &mut stat.anon,
+            "file" => &mut stat.file,
+            "unevictable" => &mut stat.unevictable,
             "shmem" => &mut stat.shmem,
             "active_file" => &mut stat.active_file,
             "inactive_file" => &mut stat.inactive_file,
@@ -227,6 +239,8 @@ pub(crate) fn read_memory(dir: &CgroupDir) -> Result<Option<MemorySample>> {
         inactive_file: Bytes(stat.inactive_file),
         shmem: Bytes(stat.shmem),
         kernel: stat.unreclaimable(),
+        locked: Bytes(stat.unevictable),
+        locked_file: stat.locked_file(),
         swapcached: Bytes(stat.swapcached),
         refault_anon: stat.refault_anon,
         refault_file: stat.refault_file,
@@ -324,7 +338,7 @@ mod tests {
     knob!(memory_events, parse_events, "low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 6\n"
         => MemoryEvents { low: 1, high: 2, max: 3, oom: 4, oom_kill: 5 }, "low one");
     knob!(memory_stat, parse_stat, "anon 5\nfile 9\nworkingset_refault_anon 7\npgmajfault 3\npgsteal_kswapd 8\n"
-        => MemoryStat { anon: 5, refault_anon: 7, major_faults: Some(3), stolen: Some(8), ..MemoryStat::default() },
+        => MemoryStat { anon: 5, file: 9, refault_anon: 7, major_faults: Some(3), stolen: Some(8), ..MemoryStat::default() },
         "anon\n");
 
     knob!(cpu_stat, parse_cpu, "usage_usec 42\nuser_usec 40\n" => 42, "user_usec 40\n");
@@ -333,6 +347,23 @@ mod tests {
         "8:0 rbytes\n");
     knob!(cgroup_stat, parse_dying, "nr_descendants 9\nnr_dying_descendants 4\n" => 4, "nr_dying_descendants\n");
     knob!(cgroup_events, parse_state, "populated 1\nfrozen 0\n" => (true, false), "populated");
+
+    /// Of 100 bytes of page cache 30 are shared memory and 40 on the two lists: 30 are left, if so many are locked.
+    #[test]
+    fn page_cache_on_no_list_is_locked_but_no_more_than_is_locked_at_all() {
+        let locked = |locked: u64| {
+            let text = format!(
+                "file 100\nshmem 30\nswapcached 10\nactive_file 15\ninactive_file 25\nunevictable {locked}\n"
+            );
+            parse_stat(&text).unwrap().locked_file()
+        };
+        assert_eq!([0, 5, 50].map(locked), [Bytes(0), Bytes(5), Bytes(30)]);
+        // Counters are read one after the other.
+        assert_eq!(
+            parse_stat("file 1\nactive_file 2\nunevictable 9\n").unwrap().locked_file(),
+            Bytes(0)
+        );
+    }
 
     #[test]
     fn waits_for_processors_and_disks_are_told_apart() {

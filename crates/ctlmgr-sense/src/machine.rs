@@ -31,10 +31,13 @@ pub(crate) fn read_machine(host: &Host, cgroups: &Hierarchy) -> Result<HostSampl
     let info = read_meminfo(host)?;
     let sum = |parts: &[Option<u64>]| Bytes(parts.iter().flatten().sum());
     let (lru, lru_gen) = read_lru(host);
+    // Where it cannot be told both are zero.
+    let zones = host.read("proc/zoneinfo").ok().flatten().unwrap_or_default();
     Ok(HostSample {
         mem_total: Bytes(info.mem_total),
         mem_free: Bytes(info.mem_free),
-        watermark: read_watermark(host),
+        watermark: parse_watermark(&zones),
+        listed_free: parse_listed_free(&zones),
         mem_available: Bytes(info.mem_available.unwrap_or(info.mem_free)),
         reclaimable_cache: sum(&[info.active_file, info.inactive_file]),
         stolen: read_stolen(host),
@@ -73,17 +76,21 @@ pub fn parse_stolen(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pgsteal_kswapd "))?.trim().parse().ok()
 }
 
-/// Sum of the zones' high watermarks; zero where it cannot be told.
-fn read_watermark(host: &Host) -> Bytes {
-    let text = host.read("proc/zoneinfo").ok().flatten();
-    text.map_or(Bytes::ZERO, |text| parse_watermark(&text))
-}
-
 /// `/proc/zoneinfo` (proc(5)): background reclaim starts below a zone's `low` watermark and goes on
 /// to its `high` one.
 pub fn parse_watermark(text: &str) -> Bytes {
     // The `high:` of the per-processor lists is another thing.
-    let pages = |line: &str| line.trim_start().strip_prefix("high ")?.trim().parse::<u64>().ok();
+    pages(text, "high ")
+}
+
+/// What the lists of all processors hold, in `/proc/zoneinfo`.
+pub fn parse_listed_free(text: &str) -> Bytes {
+    pages(text, "count:")
+}
+
+/// Pages on all lines that begin so.
+fn pages(text: &str, key: &str) -> Bytes {
+    let pages = |line: &str| line.trim_start().strip_prefix(key)?.trim().parse::<u64>().ok();
     let sum = text.lines().filter_map(pages).fold(0, u64::saturating_add);
     Bytes(sum.saturating_mul(Bytes::PAGE.0))
 }
@@ -172,11 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn watermarks_are_summed_over_zones() {
+    fn watermarks_and_lists_are_summed_over_zones() {
         let text = "Node 0, zone      DMA\n  pages free     2816\n        boost    0\n        \
                     min      67\n        high     99\n  pagesets\n    cpu: 0\n              \
-                    high:  378\nNode 0, zone    DMA32\n        high     17000\n";
+                    count:    30\n              high:  378\n    cpu: 1\n              count:    12\n\
+                    Node 0, zone    DMA32\n        high     17000\n";
         assert_eq!(parse_watermark(text), Bytes(17_099 * 4096));
+        assert_eq!(parse_listed_free(text), Bytes(42 * 4096));
         assert_eq!(parse_watermark(""), Bytes::ZERO);
     }
 
@@ -194,7 +203,7 @@ mod tests {
         #[test]
         fn any_text_parses_or_not(text in "(some avg10=)?.*") {
             let _ = (parse_pressure(&text), parse_lru(&text), parse_watermark(&text), parse_cpu_list(&text));
-            let _ = parse_cpu_pressure(&text);
+            let _ = (parse_cpu_pressure(&text), parse_listed_free(&text));
         }
     }
 }

@@ -310,6 +310,7 @@ impl Kernel {
             mem_total: self.total,
             mem_free: self.free(),
             watermark: self.watermark(),
+            listed_free: Bytes::ZERO,
             mem_available: self.available(),
             reclaimable_cache: self.cache(),
             stolen: Some(self.global_reclaimed.0 / Bytes::PAGE.0),

@@ -130,13 +130,14 @@ fn place(verdict: &Verdict) -> Place<'_> {
 
 /// What a workload brings to the division, as the daemon saw it.
 fn claim(verdict: &Verdict, index: usize) -> Claim {
+    let floor = verdict.floor.max(verdict.stuck);
     Claim {
         // Two containers may share a name for a moment.
         name: format!("{}\0{index:06}", verdict.name),
         weight: verdict.weight,
         basis: verdict.basis,
         demand: verdict.demand,
-        floor: verdict.floor,
+        floor: verdict.max.map_or(floor, |max| floor.min(max)),
         max: verdict.max,
     }
 }

@@ -196,6 +196,7 @@ mod tests {
             mem_total: Bytes::mib(6400),
             mem_free: Bytes::mib(3000),
             watermark: Bytes::ZERO,
+            listed_free: Bytes::ZERO,
             mem_available: Bytes::mib(3000),
             reclaimable_cache: Bytes::ZERO,
             stolen: None,

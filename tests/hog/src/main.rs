@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use nix::sys::mman::{MlockAllFlags, mlockall};
 use serde::Serialize;
 
 use crate::histogram::Histogram;
@@ -43,6 +44,9 @@ struct Arguments {
     /// Keep the set in files with this name in front: page cache instead of anonymous memory.
     #[arg(long)]
     file: Option<PathBuf>,
+    /// Lock all memory, so that the kernel can take none of it (mlockall(2)); needs a limit that allows it.
+    #[arg(long)]
+    lock: bool,
     /// Grow to the size in this many equal steps.
     #[arg(long, default_value_t = 1)]
     steps: u32,
@@ -75,6 +79,10 @@ struct Report {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    if arguments.lock {
+        mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
+            .context("failed to lock memory")?;
+    }
     let stop = AtomicBool::new(false);
     let shared = Mutex::new(Histogram::default());
     let started = Instant::now();

@@ -2,6 +2,7 @@
 
 use anyhow::{Error, Result, ensure};
 use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, json, knob, sh};
+use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
@@ -93,6 +94,51 @@ fn expect_hard(
     })?;
     sh("docker unpause third")?;
     eventually("it is again when it goes on", || Ok(hard(third)? > 100))
+}
+
+/// One of little weight has its memory locked: it is not asked for what it cannot give, and who weighs more is promised
+/// no part of that.
+#[test]
+fn what_is_locked_is_asked_of_nobody() -> Result<()> {
+    install_hog()?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    let locked = Container::run(
+        "locked",
+        "--ulimit memlock=-1 --label ctlmgr.weight=5 \
+         lab-hog /hog --size 600 --rate 1 --threads 2 --lock",
+    )?;
+    let stat = locked.cgroup.join("memory.stat").to_string_lossy().into_owned();
+    eventually("its memory is locked", || Ok(mib_of(&stat, "unevictable")? >= 600))?;
+    let heavy = Container::run(
+        "heavy",
+        "--label ctlmgr.weight=400 lab-hog /hog --size 1500 --rate 10 --threads 4",
+    )?;
+    eventually("memory is contended, and who weighs more gives", || {
+        let heavy = ctlmgr.verdict("heavy")?;
+        Ok(heavy["bound"] == "weight" && heavy["held"].as_u64() > Some(700 * MIB))
+    })?;
+    // Whatever the next plans say of how much there is.
+    let first = ctlmgr.plan()?["at"].as_u64();
+    eventually("ten seconds have passed in which nothing was asked for that is locked", || {
+        let plan = ctlmgr.plan()?;
+        let verdict = |name: &str| {
+            let all = plan["verdicts"].as_array();
+            all.and_then(|all| all.iter().find(|v| v["name"] == name)).cloned().unwrap_or_default()
+        };
+        let (own, capacity) = (verdict("locked"), &plan["account"]["capacity"]);
+        let share = |name: &str| verdict(name)["share"].as_u64().unwrap_or(0);
+        assert!(share("locked") >= 600 * MIB, "{own}");
+        assert!(share("locked") + share("heavy") <= capacity.as_u64().unwrap_or(0), "{plan}");
+        let steps = plan["steps"].as_array().cloned().unwrap_or_default();
+        // A little of it is not locked.
+        let asked = |s: &Value| s["action"]["reclaim"]["amount"].as_u64().unwrap_or(0);
+        let is_much = |s: &Value| s["path"] == own["path"] && asked(s) > 16 * MIB;
+        assert!(!steps.iter().any(is_much), "{steps:?}");
+        Ok(plan["at"].as_u64() > first.map(|at| at + 10_000))
+    })?;
+    ensure!(mib_of(&stat, "unevictable")? >= 600);
+    drop((locked, heavy));
+    ctlmgr.stop_and_expect_pristine()
 }
 
 /// A unit that takes all it can get is slowed down, and nothing of that is left when it is gone.
