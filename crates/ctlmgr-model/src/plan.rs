@@ -288,9 +288,12 @@ pub struct Verdict {
     pub slice: Option<CgroupPath>,
     /// Kept in any case.
     pub floor: Bytes,
-    /// What of it cannot be taken: locked, or the kernel's. None in plans from before that was known.
+    /// Kept whatever it weighs: the floor, or what cannot be taken and a little, whichever is more. Zero in plans from before that was said.
     #[serde(default)]
-    pub stuck: Bytes,
+    pub kept: Bytes,
+    /// What its share would be if all of it could be taken.
+    #[serde(default)]
+    pub due: Bytes,
     /// Hard limit (memory.max), if any.
     pub max: Option<Bytes>,
     /// What that correction is, in per cent of the uncorrected basis.

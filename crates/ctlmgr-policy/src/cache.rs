@@ -66,15 +66,17 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let (memory, activated_per_sec) = (look.memory, coming_back(look, last));
     let is_scan = is_scan(&last.seen.io, &look.seen.io);
     let late = refaults_per_sec(look, last);
-    let taken = |had| Taken::of(memory.page_cache(), had, late);
+    // What is locked is not away, though it is on no list any more.
+    let has = memory.page_cache() + memory.locked_file;
+    let taken = |had| Taken::of(has, had, late);
     let promise = look.promise.unwrap_or_default();
     let is_missed = taken(last.had_cache).is_some_and(|taken| taken.is_missed());
     let (least, half_life) = match is_missed {
         true => (last.had_cache.min(promise), CLAIM_HALF_LIFE),
         false => (Bytes::ZERO, HAD_HALF_LIFE),
     };
-    let remembered = toward(last.had_cache, memory.page_cache().max(least), awake, half_life);
-    let had = had(memory.page_cache(), last.had_cache, is_scan, remembered);
+    let remembered = toward(last.had_cache, has.max(least), awake, half_life);
+    let had = had(has, last.had_cache, is_scan, remembered);
     let taken = taken(had).filter(|_| !is_scan);
     let missed = match &taken {
         // Like what is in swap and as soon back. What comes back in a few seconds was too little to ask for where each fault
@@ -90,7 +92,7 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let needed = if is_scan { missed.min(beside(last.basis.max(promise))) } else { missed };
     // Whoever misses some of what it was promised is not asked how much more of it.
     let kept = if taken.is_some_and(|taken| taken.is_missed()) {
-        had - memory.active_file
+        had - memory.active_file - memory.locked_file
     } else if activated_per_sec > 0 {
         memory.inactive_file
     } else {

@@ -51,7 +51,7 @@ pub(crate) fn account(
     let cache_outside = cache_outside - Bytes(cache_outside.0 / 2).min(host.watermark);
     let free = host.mem_free + host.listed_free;
     let listed = state.listed.map_or(host.listed_free, |(_, usual)| usual);
-    let unlisted = host.mem_total - free - held - cache_outside + listed;
+    let unlisted = host.mem_total + listed - free - held - cache_outside;
     // The kernel's own reclaim must stay asleep, so what it keeps free comes on top. More than half
     // of the memory idle is a slip of the pen, not a wish.
     let wanted = settings.headroom.of(host.mem_total) + host.watermark;

@@ -242,7 +242,7 @@ fn first(look: &Look<'_>) -> Estimate {
         refaults: memory.refault_anon + memory.refault_file,
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
-        had_cache: memory.page_cache(),
+        had_cache: memory.page_cache() + memory.locked_file,
         refaults_per_sec: 0,
         seen,
         doing: Doing { is_frozen: seen.is_frozen, ..Doing::default() },

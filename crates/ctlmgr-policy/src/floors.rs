@@ -6,20 +6,17 @@
 //!
 //! # Algorithm
 //! In the order of weight, then of age, each floor is made hard if it fits beside those before it into
-//! [`PART`] of the capacity that others have not locked, of the host's and of every limited slice's above it; one that is hard already may be within
+//! [`PART`] of the capacity that can be taken from somebody (what cannot be taken of its own covers a floor, too), of the host's and of every limited slice's above it; one that is hard already may be within
 //! [`PART_AT_MOST`], so that a capacity that breathes does not make it flap. Who does not fit is refused, by name, with what
 //! would have to give where it is tightest; the next one may still fit.
 //!
 //! # Properties
-//! What is hard is no more than [`PART_AT_MOST`] of the capacity, on the host and in each slice; whoever is refused would
-//! not fit beside those of more weight that are hard; a newcomer of the same weight or less takes the floor of nobody; a
+//! Beyond what cannot be taken what is hard is no more than [`PART_AT_MOST`] of the rest of the capacity, on the host and in each slice; whoever is refused would
+//! not fit beside those of more weight that are hard; a newcomer of the same weight or less takes the floor of nobody, but by what it locks; a
 //! slice that is tight costs nobody outside of it a floor.
 
-use std::collections::BTreeMap;
-
 use ctlmgr_model::{
-    Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Percent, SliceAccount, Weight,
-    WorkloadName,
+    Bytes, CapacityAccount, CgroupPath, Group, Knob, Percent, SliceAccount, Weight, WorkloadName,
 };
 
 use crate::state::State;
@@ -38,6 +35,13 @@ pub(crate) struct Floor<'a> {
     pub amount: Bytes,
     /// Where it was asked for.
     pub from: &'a str,
+}
+
+impl Floor<'_> {
+    /// What of it others have to give up: what of its own cannot be taken is there already.
+    fn wanted(&self) -> Bytes {
+        self.amount - self.group.memory.unreclaimable()
+    }
 }
 
 /// A floor that cannot be hard.
@@ -75,14 +79,9 @@ pub(crate) fn grant<'a>(
     mut floors: Vec<Floor<'a>>,
 ) -> (Vec<Floor<'a>>, Vec<Refused<'a>>) {
     floors.retain(|f| f.amount > Bytes::ZERO);
-    let mut stuck: BTreeMap<CgroupId, Bytes> =
-        all.iter().map(|g| (g.id, g.memory.unreclaimable())).collect();
-    for floor in &floors {
-        stuck.entry(floor.group.id).and_modify(|stuck| *stuck = *stuck - floor.amount);
-    }
     let stuck = |slice: Option<&SliceAccount>| -> Bytes {
         let inside = all.iter().filter(|g| slice.is_none_or(|slice| slice.holds(&g.path)));
-        inside.map(|g| stuck[&g.id]).sum()
+        inside.map(|g| g.memory.unreclaimable()).sum()
     };
     // Ids of cgroups grow with time.
     let order = |f: &Floor<'_>| (std::cmp::Reverse(f.weight), f.group.id);
@@ -101,7 +100,8 @@ pub(crate) fn grant<'a>(
         let part = if has_it { PART_AT_MOST } else { PART };
         let mut above: Vec<_> = rooms.iter_mut().filter(|r| r.holds(floor.group)).collect();
         let left = |room: &&mut Room<'a>| room.capacity.scaled(part) - room.given;
-        match above.iter().min_by_key(|room| left(room)).filter(|r| left(r) < floor.amount) {
+        let wanted = floor.wanted();
+        match above.iter().min_by_key(|room| left(room)).filter(|r| left(r) < wanted) {
             Some(room) => refused.push(Refused {
                 floor,
                 slice: room.slice.map(|slice| &slice.path),
@@ -109,7 +109,7 @@ pub(crate) fn grant<'a>(
                 most: room.capacity.scaled(part),
             }),
             None => {
-                above.iter_mut().for_each(|room| room.given = room.given + floor.amount);
+                above.iter_mut().for_each(|room| room.given = room.given + wanted);
                 hard.push(floor);
             }
         }
@@ -120,7 +120,8 @@ pub(crate) fn grant<'a>(
 impl Refused<'_> {
     /// For the operator.
     pub fn words(&self) -> String {
-        let Refused { floor: Floor { name, amount, from, .. }, slice, given, most } = *self;
+        let Refused { floor, slice, given, most } = *self;
+        let Floor { name, amount, from, .. } = floor;
         let left = most - given;
         let place = slice.map_or_else(String::new, |slice| format!(" in {slice}"));
         let others = match given {
@@ -130,7 +131,7 @@ impl Refused<'_> {
         format!(
             "{name}: a floor of {amount} ({from}) is refused as hard protection: {most} can be covered{place}{others}; it or they would \
              have to give {}; until then memory.low keeps it as far as it can",
-            amount - left
+            floor.wanted() - left
         )
     }
 }
@@ -215,6 +216,30 @@ mod tests {
         let (hard, refused) = granted_below(&[("a/i", 50, 100)], 8000, &[("a/i", 40), ("a", 400)]);
         assert_eq!(hard.len(), 0);
         assert!(refused[0].contains("32 MiB can be covered in /a/i; "), "{refused:?}");
+    }
+
+    /// Of 1000 MiB 600 are locked by one that asks for a floor itself: 320 are to be had.
+    #[test]
+    fn what_others_have_locked_covers_no_floor() {
+        let names = ["locked", "web"].map(|n| WorkloadName(n.to_owned()));
+        let granted = |own: u64, web: u64| {
+            let mut groups = [group("a/1", 11, Bytes::mib(600)), group("a/2", 12, Bytes::mib(900))];
+            groups[0].memory.locked = Bytes::mib(600);
+            let weight = Weight::DEFAULT;
+            let floor = |i: usize, mib| {
+                let (group, name, amount) = (&groups[i], &names[i], Bytes::mib(mib));
+                Floor { group, name, weight, amount, from: "rule at t:1" }
+            };
+            let account = account(Bytes::mib(1000));
+            let (all, floors) = (groups.each_ref(), vec![floor(0, own), floor(1, web)]);
+            let (hard, _) = grant(&State::default(), (&account, &[]), &all, floors);
+            hard.iter().map(|f| f.group.id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(granted(0, 320), [12]);
+        assert_eq!(granted(0, 330).len(), 0);
+        // Its own is covered by what it has, whether it asks for it or not.
+        assert_eq!(granted(600, 320), [11, 12]);
+        assert_eq!(granted(650, 320), [11]);
     }
 
     proptest! {

@@ -88,8 +88,9 @@ pub(crate) fn harden(scene: &Scene<'_, '_>, given: &BTreeMap<CgroupId, Bytes>) -
     let all = scene.all.iter().filter(|k| may_be_hard(scene, k));
     let candidates: Vec<_> = all.map(|k| candidate(scene, k, given)).collect();
     let ids: BTreeSet<_> = candidates.iter().map(|c| c.id).collect();
-    let is_beside = |(id, _): &(&CgroupId, &Bytes)| !ids.contains(id);
-    let beside: Bytes = given.iter().filter(is_beside).map(|(_, amount)| *amount).sum();
+    let beside = groups(scene).filter(|g| !ids.contains(&g.id));
+    let given = |g: &Group| given.get(&g.id).copied().unwrap_or_default();
+    let beside: Bytes = beside.map(|g| given(g) - stuck(scene, g)).sum();
     let most = most(scene) - beside;
     let level = level(scene, &candidates, most);
     let now: Bytes = candidates.iter().map(|c| c.counts(c.now)).sum();
@@ -136,14 +137,17 @@ fn candidate(
     }
 }
 
+fn groups<'s>(scene: &Scene<'_, 's>) -> impl Iterator<Item = &'s Group> {
+    scene.snapshot.workloads.iter().map(|w| &w.group).chain(&scene.snapshot.bystanders)
+}
+
 fn stuck(scene: &Scene<'_, '_>, group: &Group) -> Bytes {
     group.memory.current - scene.takeable(group)
 }
 
 /// What is hard others must be able to give in its place, and where they have nothing but anonymous memory that takes swap.
 fn most(scene: &Scene<'_, '_>) -> Bytes {
-    let workloads = scene.snapshot.workloads.iter().map(|w| &w.group);
-    let stuck: Bytes = workloads.chain(&scene.snapshot.bystanders).map(|g| stuck(scene, g)).sum();
+    let stuck: Bytes = groups(scene).map(|g| stuck(scene, g)).sum();
     (scene.account.capacity - stuck).scaled(PART).min(scene.swap_left())
 }
 

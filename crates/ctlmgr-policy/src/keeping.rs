@@ -2,15 +2,16 @@
 //!
 //! # Terms
 //! *Suffering*: managed, below its share, and refaulting or stalling noticeably. *Ward*: a workload that others must not harm. *Stuck*: who keeps
-//! what it does for no other reason than that it cannot be taken.
+//! more than it is due by weight because it cannot be taken.
 //!
 //! # Properties
 //! Who is stuck is nobody's ward, and no limit leaves it more room for that.
 
 use ctlmgr_model::{Bytes, CgroupId, Percent, Verdict, VerdictKind};
 
+use crate::dividing::is_stuck;
 use crate::scene::feels_it;
-use crate::verdict::{ALIVE, Party};
+use crate::verdict::Party;
 
 /// Other rungs leave no more than one part in so many of a share to background reclaim. With a sixteenth two were seen 28 MiB below
 /// a share of 330 and 34 above one of 710 for as long as it was short, and the first one slower for it than the second.
@@ -22,6 +23,8 @@ const MISSING: Percent = Percent(98);
 pub(crate) struct Keeping<'a, 'b> {
     pub party: &'b Party<'a>,
     pub share: Bytes,
+    /// What the share would be if all of it could be taken.
+    pub due: Bytes,
     /// What the share was multiplied with for what it feels, in per cent.
     pub lift_pct: u32,
     /// How far from its share background reclaim takes it or leaves it by itself ([`crate::room`]).
@@ -30,20 +33,18 @@ pub(crate) struct Keeping<'a, 'b> {
 
 impl<'a, 'b> Keeping<'a, 'b> {
     pub(crate) fn new(party: &'b Party<'a>, verdict: &Verdict, room: Bytes) -> Self {
-        Keeping { party, share: verdict.share, lift_pct: verdict.lift_pct, room }
+        let Verdict { share, due, lift_pct, .. } = *verdict;
+        Keeping { party, share, due, lift_pct, room }
     }
 
     /// With the share that a limit may follow: what a unit gives only because it rests is taken, but it may have it
     /// back at once; and that something cannot be taken is no claim to more of it.
     pub(crate) fn for_limits(&self) -> Keeping<'a, 'b> {
-        if self.is_stuck() {
-            let share = self.party.entitlement.floor.min(self.share);
-            return Keeping { share, ..*self };
-        }
+        let share = if self.is_stuck() { self.due } else { self.share };
         let gave = self.party.kind == VerdictKind::Bystander && (1..100).contains(&self.lift_pct);
-        let by_weight = u128::from(self.share.0) * 100 / u128::from(self.lift_pct.max(1));
-        let by_weight = u64::try_from(by_weight).map_or(self.share, Bytes);
-        let share = if gave { by_weight.max(self.share) } else { self.share };
+        let by_weight = u128::from(share.0) * 100 / u128::from(self.lift_pct.max(1));
+        let by_weight = u64::try_from(by_weight).map_or(share, Bytes);
+        let share = if gave { by_weight.max(share) } else { share };
         Keeping { share, lift_pct: 100, ..*self }
     }
 }
@@ -72,10 +73,8 @@ impl Keeping<'_, '_> {
         is_meant && (!self.gives_way() || self.is_missing_some())
     }
 
-    /// Whether it keeps hardly more than what cannot be taken.
     fn is_stuck(&self) -> bool {
-        let stuck = self.party.group.memory.unreclaimable();
-        stuck > Bytes::ZERO && self.share <= stuck + ALIVE
+        is_stuck((self.share, self.due))
     }
 
     /// Which cgroup it is about.
@@ -110,7 +109,7 @@ mod tests {
             let workload = testing::container("w", 1, Bytes::mib(held), None);
             let party = testing::party(&workload, None, 100);
             let (share, room) = (Bytes::mib(1600), Bytes::mib(room));
-            Keeping { party: &party, share, lift_pct: 100, room }.is_missing_some()
+            Keeping { party: &party, share, due: share, lift_pct: 100, room }.is_missing_some()
         };
         assert!(is_missing_some(1560, 0) && !is_missing_some(1560, 100));
         assert!(is_missing_some(1500, 100));
@@ -118,16 +117,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_taken_is_no_claim_to_a_limit_nor_to_the_restraint_of_others() {
-        let of = |locked| {
-            let mut workload = testing::container("w", 1, Bytes::mib(400), None);
-            workload.group.memory.locked = Bytes::mib(locked);
+        let of = |due| {
+            let workload = testing::container("w", 1, Bytes::mib(400), None);
             let party = testing::party(&workload, None, 5);
-            let (share, room) = (Bytes::mib(400), Bytes::ZERO);
-            let keeping = Keeping { party: &party, share, lift_pct: 100, room };
+            let (share, due, room) = (Bytes::mib(400), Bytes::mib(due), Bytes::ZERO);
+            let keeping = Keeping { party: &party, share, due, lift_pct: 100, room };
             (keeping.for_limits().share, keeping.is_ward(Bytes::mib(1)))
         };
-        assert_eq!(of(398), (Bytes::ZERO, false));
-        assert_eq!(of(200), (Bytes::mib(400), true), "it is due that anyway");
+        assert_eq!(of(30), (Bytes::mib(30), false));
+        assert_eq!(of(400), (Bytes::mib(400), true), "it is due that anyway");
     }
 
     #[test]
@@ -137,7 +135,7 @@ mod tests {
         let limit = |party: &Party<'_>, lift_pct| {
             let share = Bytes::mib(100);
             let room = Bytes::ZERO;
-            Keeping { party, share, lift_pct, room }.for_limits().share
+            Keeping { party, share, due: share, lift_pct, room }.for_limits().share
         };
         assert_eq!(limit(&party, 25), Bytes::mib(100), "a workload's share is its share");
         party.kind = VerdictKind::Bystander;

@@ -212,7 +212,13 @@ mod tests {
             let tension = Tension { dire_since: Some(Millis(0)), ..Tension::default() };
             let state = State { tension, ..State::default() };
             let snapshot = ctlmgr_model::Snapshot { at: Millis(60_000), ..snapshot };
-            let keep = |party, share| Keeping { party, share, lift_pct: 100, room: Bytes::ZERO };
+            let keep = |party, share| Keeping {
+                party,
+                share,
+                due: share,
+                lift_pct: 100,
+                room: Bytes::ZERO,
+            };
             let all = [keep(&victim, mib(500)), keep(&other, mib(100))];
             let (capacity, demand) = (mib(600), mib(900));
             let slice = SliceAccount { path: path("a.slice"), most, capacity, demand };

@@ -13,6 +13,7 @@ mod cover;
 pub mod cpu_use;
 mod crowding;
 mod demand;
+mod dividing;
 mod entitlement;
 mod feedback;
 mod floors;

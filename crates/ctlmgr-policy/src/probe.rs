@@ -13,7 +13,7 @@
 //! *Missed*: half of what was taken came back, or the workload stalls for at least [`LIMIT`].
 //!
 //! # Algorithm
-//! A probe every [`PERIOD`], of [`LEAST`] of what is held, one workload at a time; twice as much each
+//! A probe every [`PERIOD`], of [`LEAST`] of what is held and can be taken, one workload at a time; twice as much each
 //! time that nothing is missed, up to [`MOST`]. When it is missed: nothing, for twice as long as the last time, up to
 //! [`REST`], and [`LEAST`] again.
 //!

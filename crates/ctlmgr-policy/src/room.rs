@@ -71,7 +71,7 @@ fn open(party: &Party<'_>, verdict: &Verdict) -> Bytes {
     match gives_way {
         true => (missing + missing)
             .max(Bytes(verdict.share.0 / LEAST))
-            .min(Bytes((verdict.share - verdict.stuck).0 / MOST))
+            .min(Bytes((verdict.share - party.group.memory.unreclaimable()).0 / MOST))
             .min(verdict.share - verdict.floor),
         false => Bytes::ZERO,
     }

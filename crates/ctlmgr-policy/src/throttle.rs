@@ -60,7 +60,8 @@ pub(crate) struct Throttled<'a> {
 
 /// Everybody who should have a memory.high from us now.
 pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
-    let throttled = |keeping: &Keeping<'a, '_>| {
+    let throttled = |own: &Keeping<'a, '_>| {
+        let keeping = &own.for_limits();
         let (high, is_braked, why) = ask(scene, keeping)
             .map(|(high, why)| (high, true, why))
             .or_else(|| match freedom(scene, keeping) {
@@ -72,10 +73,12 @@ pub(crate) fn throttle<'a>(scene: &Scene<'a, '_>) -> Vec<Throttled<'a>> {
                 Freedom::None => None,
             })?;
         let (group, is_crowding) = (keeping.party.group, scene.crowds(keeping));
-        Some(Throttled { group, high: high.page_ceil(), is_braked, is_crowding, why })
+        // What cannot be taken is not held back either.
+        let high = high.max(own.share).page_ceil();
+        Some(Throttled { group, high, is_braked, is_crowding, why })
     };
     let may_be = scene.all.iter().filter(|k| !scene.is_spared(k.party));
-    may_be.map(Keeping::for_limits).filter_map(|k| throttled(&k)).collect()
+    may_be.filter_map(throttled).collect()
 }
 
 /// Lets the limits of those who crowd out others go down with what is reclaimed from them right before. Half of it: the
@@ -95,7 +98,7 @@ pub(crate) fn tighten(throttled: &mut [Throttled<'_>], scene: &Scene<'_, '_>, ta
         let promise = own.party.entitlement.promise.unwrap_or_default();
         // With less page cache than this it would be let go, and held again ([`Scene::crowds`]).
         let kept = scene.most_crowd().scaled(Percent(75));
-        let least = own.for_limits().share.max(promise) + kept;
+        let least = own.for_limits().share.max(own.share).max(promise) + kept;
         let half = Bytes(taken.sum::<Bytes>().0 / 2);
         let lower = (one.group.memory.current - half).max(least).page_ceil();
         if half > Bytes::ZERO {

@@ -73,7 +73,7 @@ pub(crate) fn missed(state: &State, party: &Party<'_>, share: Bytes) -> Bytes {
     let lacks = may_keep - fixed(party) - memory.page_cache();
     // For page cache beyond a promise nobody is stopped.
     let promised = party.entitlement.promise.unwrap_or_default();
-    let cache = (estimate.had_cache - memory.page_cache())
+    let cache = (estimate.had_cache - memory.page_cache() - memory.locked_file)
         .min(promised - fixed(party) - memory.page_cache());
     // What it gave up by itself is in its demand for a while, and nowhere else.
     let taken = cache + (memory.swap - memory.swapcached);

@@ -2,14 +2,14 @@
 
 use ctlmgr_model::{
     Bound, Bytes, CapacityAccount, Controller, Group, Percent, Reason, Settings, SliceAccount,
-    Snapshot, Source, Verdict, VerdictKind, Weight, Workload, WorkloadName,
+    Snapshot, Source, Verdict, VerdictKind, Workload, WorkloadName,
 };
 
-use crate::demand::{Estimate, LIVING, basis, lifted};
+use crate::demand::{Estimate, basis};
+use crate::dividing::{Attempt, Table, is_stuck};
 use crate::entitlement::{Entitlement, entitlement_with_reserved};
-use crate::feedback::lifts;
-use crate::nested::{Nested, Place, divide_nested};
-use crate::share::{Claim, MAX_BYTES, Share, ShareError};
+use crate::nested::{Nested, Place};
+use crate::share::{Claim, Share};
 use crate::state::State;
 use crate::units::owed;
 
@@ -28,14 +28,14 @@ pub(crate) struct Party<'a> {
 
 impl Party<'_> {
     /// What it keeps in any case, with what it is owed beside that.
-    fn floor(&self, owed: Bytes) -> Bytes {
+    pub fn floor(&self, owed: Bytes) -> Bytes {
         match self.entitlement.managed {
             true => self.entitlement.floor + owed,
             false => self.estimate.demand,
         }
     }
 
-    fn place(&self) -> Place<'_> {
+    pub fn place(&self) -> Place<'_> {
         Place { path: &self.group.path, is_managed: self.entitlement.managed }
     }
 
@@ -107,58 +107,6 @@ fn of_bystander(
     }
 }
 
-/// However little it weighs, a workload is not left with less than this beyond what cannot be taken, because it would get nothing done.
-pub(crate) const ALIVE: Bytes = Bytes::mib(2);
-/// But all together no more than one part in so many of what there is, on the host or in a slice.
-const ALIVE_OF: u64 = 4;
-
-/// What a workload keeps without any floor, beyond what cannot be taken.
-fn alive(
-    (account, slices): (&CapacityAccount, &[SliceAccount]),
-    parties: &[Party<'_>],
-    party: &Party<'_>,
-) -> Bytes {
-    if party.kind != VerdictKind::Workload {
-        return Bytes::ZERO;
-    }
-    let part = |capacity: Bytes, count: usize| {
-        Bytes(capacity.0 / ALIVE_OF / u64::try_from(count).unwrap_or(u64::MAX).max(1))
-    };
-    let above = slices.iter().filter(|slice| slice.holds(&party.group.path));
-    let in_slice = above.map(|slice| {
-        let inside = parties.iter().filter(|p| slice.holds(&p.group.path));
-        part(slice.capacity, inside.count())
-    });
-    in_slice.fold(ALIVE.min(part(account.capacity, parties.len())), Bytes::min)
-}
-
-/// Unmanaged parties keep what they hold; their demand is not up for division.
-fn claim(
-    controller: Controller,
-    party: &Party<'_>,
-    (owed, alive): (Bytes, Bytes),
-    index: usize,
-) -> Claim {
-    let (e, estimate) = (&party.entitlement, &party.estimate);
-    let (weight, basis) = match controller {
-        Controller::Stall => (Weight::DEFAULT, estimate.demand.max(LIVING)),
-        Controller::Shares | Controller::Both => (e.weight, basis(e.promise, estimate)),
-    };
-    let max = party.group.memory.max.bytes();
-    // What cannot be taken is promised to no other, whatever else has to fall short.
-    let floor = party.floor(owed).max(party.group.memory.unreclaimable() + alive);
-    Claim {
-        // Two containers may share a name for a moment while one is replaced.
-        name: format!("{}\0{index:06}", party.name),
-        weight,
-        // One label with an absurd size must not cost everybody their shares.
-        basis: basis.min(MAX_BYTES),
-        demand: party.estimate.demand.min(MAX_BYTES),
-        floor: max.map_or(floor, |m| floor.min(m)).min(MAX_BYTES),
-        max,
-    }
-}
-
 /// What everybody may keep, and why.
 pub(crate) fn verdicts(
     controller: Controller,
@@ -166,33 +114,16 @@ pub(crate) fn verdicts(
     parties: &[Party<'_>],
     complaints: &mut Vec<String>,
 ) -> Vec<Verdict> {
-    let alive: Vec<Bytes> = parties.iter().map(|p| alive((account, slices), parties, p)).collect();
-    let divided = |(is_owed, is_alive): (bool, bool)| {
-        let only = |is: bool, amount: Bytes| if is { amount } else { Bytes::ZERO };
-        let all = parties.iter().zip(&alive).enumerate();
-        let beside = |p: &Party<'_>, alive: Bytes| (only(is_owed, p.owed), only(is_alive, alive));
-        let mut claims: Vec<_> =
-            all.map(|(i, (p, alive))| claim(controller, p, beside(p, *alive), i)).collect();
-        let (lifts, division) = corrected(controller, (account, slices), parties, &mut claims)?;
-        Ok::<_, ShareError>((claims, lifts, division))
-    };
-    // What is kept unasked, and what units are owed, is no reason to fall short of a floor that was promised.
-    let mut result = divided((true, true));
-    for less in [(true, false), (false, false)] {
-        if result.as_ref().is_ok_and(|(_, _, division)| division.is_short_of_floors()) {
-            result = match (result, divided(less)) {
-                (Ok(with), Ok(without)) if !with.2.is_shorter_than(&without.2) => Ok(with),
-                (_, without) => without,
-            };
-        }
-    }
-    let (claims, lifts, division) = match result {
-        Ok(all) => all,
+    let table = Table::new(controller, (account, slices), parties);
+    let attempt = match table.divide() {
+        Ok(attempt) => attempt,
         Err(error) => {
             complaints.push(format!("no shares: {error}"));
             return Vec::new();
         }
     };
+    let due = table.due(&attempt);
+    let Attempt { claims, lifts, division, .. } = attempt;
     let Nested { shares, held_by, unmet_in_slices, unmet_floor_bytes } = division;
     if unmet_floor_bytes > Bytes::ZERO {
         complaints.push(format!(
@@ -206,32 +137,13 @@ pub(crate) fn verdicts(
             slice.path, slice.capacity
         )
     }));
-    let all = claims.iter().zip(parties).zip(shares.iter().zip(held_by)).zip(&lifts);
-    all.map(|(((claim, party), (share, held_by)), lift)| {
+    let all = claims.iter().zip(parties).zip(shares.iter().zip(due)).zip(lifts.iter().zip(held_by));
+    all.map(|(((claim, party), (share, due)), (lift, held_by))| {
         let slice = held_by.map(|number| &slices[number]);
-        verdict(account, &Divided { party, claim, share, slice, lift_pct: lift_pct(*lift) })
+        let lift_pct = lift_pct(*lift);
+        verdict(account, &Divided { party, claim, share, due, slice, lift_pct })
     })
     .collect()
-}
-
-/// Shares by weight and size, corrected by feedback; and what it multiplied each with.
-fn corrected(
-    controller: Controller,
-    (account, slices): (&CapacityAccount, &[SliceAccount]),
-    parties: &[Party<'_>],
-    claims: &mut [Claim],
-) -> Result<(Vec<f64>, Nested), ShareError> {
-    let places: Vec<Place<'_>> = parties.iter().map(Party::place).collect();
-    let divide = |claims: &[Claim]| divide_nested(account.capacity, claims, &places, slices);
-    let division = divide(claims)?;
-    let lifts = lifts(controller, parties, claims, &division);
-    if lifts.iter().all(|l| lift_pct(*l) == 100) {
-        return Ok((lifts, division));
-    }
-    for (claim, lift) in claims.iter_mut().zip(&lifts) {
-        claim.basis = lifted(claim.basis, *lift).min(MAX_BYTES);
-    }
-    Ok((lifts, divide(claims)?))
 }
 
 /// What came of the division for one.
@@ -239,13 +151,15 @@ struct Divided<'a, 'b> {
     party: &'b Party<'a>,
     claim: &'b Claim,
     share: &'b Share,
+    /// What it would be if all of it could be taken.
+    due: Bytes,
     /// The full slice that holds it to its share.
     slice: Option<&'b SliceAccount>,
     lift_pct: u32,
 }
 
 fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
-    let Divided { party, claim, share, slice, lift_pct } = *divided;
+    let Divided { party, claim, share, due, slice, lift_pct } = *divided;
     let memory = &party.group.memory;
     Verdict {
         name: party.name.clone(),
@@ -262,7 +176,8 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
         bound: share.bound,
         slice: slice.map(|slice| slice.path.clone()),
         floor: claim.floor.min(party.floor(party.owed)),
-        stuck: memory.unreclaimable(),
+        kept: claim.floor,
+        due,
         max: claim.max,
         lift_pct,
         rung: None,
@@ -278,7 +193,7 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
     clippy::cast_sign_loss,
     reason = "a small factor times 100; a cast saturates"
 )]
-fn lift_pct(lift: f64) -> u32 {
+pub(crate) fn lift_pct(lift: f64) -> u32 {
     (lift * 100.0).round() as u32
 }
 
@@ -292,22 +207,22 @@ fn percent(value: f32) -> Percent {
 }
 
 fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
-    let Divided { party, claim, share, slice, lift_pct } = *divided;
+    let Divided { party, claim, share, due, slice, lift_pct } = *divided;
     let (share, bound) = (share.share_bytes, share.bound);
     if !party.entitlement.managed {
         return "not managed: left alone".to_owned();
+    }
+    if is_stuck((share, due)) {
+        let stuck = party.group.memory.unreclaimable();
+        return format!(
+            "keeps {share}, because {stuck} that it holds are locked, or the kernel's, and cannot be taken; it would keep {due} by weight"
+        );
     }
     match bound {
         Bound::Demand => format!("keeps all of the {} it needs", claim.demand),
         Bound::Max => format!("keeps up to its hard limit of {share}"),
         Bound::Floor if share > party.floor(party.owed) => {
-            let stuck = party.group.memory.unreclaimable();
-            match stuck + stuck > share {
-                true => format!(
-                    "gives way down to {share}: {stuck} are locked, or the kernel's, and cannot be taken"
-                ),
-                false => format!("gives way down to {share}, which nobody is denied"),
-            }
+            format!("gives way down to {share}, which nobody is denied")
         }
         Bound::Floor => format!("gives way down to its floor of {share}"),
         Bound::Weight => {
@@ -347,6 +262,7 @@ fn explain(account: &CapacityAccount, divided: &Divided<'_, '_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dividing::ALIVE;
     use crate::testing;
 
     #[test]
@@ -377,35 +293,38 @@ mod tests {
 
     #[test]
     fn what_cannot_be_taken_is_kept_and_others_share_the_rest() {
+        let mib = Bytes::mib;
         let of = |locked: u64, weight: &str, floor: u64| {
-            let mut light = testing::container("light", 11, Bytes::mib(500), None);
-            light.group.memory.locked = Bytes::mib(locked);
+            let mut light = testing::container("light", 11, mib(500), None);
+            light.group.memory.locked = mib(locked);
             if let Source::Container(facts) = &mut light.source {
                 facts.labels.insert("ctlmgr.weight".into(), weight.into());
             }
             let others =
-                [12, 13].map(|id| testing::container(&format!("w{id}"), id, Bytes::mib(400), None));
+                [12, 13].map(|id| testing::container(&format!("w{id}"), id, mib(400), None));
             let workloads = std::iter::once(light).chain(others).collect();
-            let snapshot = testing::host(Bytes::mib(900), workloads, Vec::new());
+            let snapshot = testing::host(mib(900), workloads, Vec::new());
             let mut settings = testing::settings();
-            settings.rules.push(testing::floor_of("w12", Bytes::mib(floor)));
+            settings.rules.push(testing::floor_of("w12", mib(floor)));
             let (plan, _) = crate::decide(&settings, State::default(), &snapshot);
             assert_eq!(crate::check(&settings, &plan, &snapshot), []);
             let sum: Bytes = plan.verdicts.iter().map(|v| v.share).sum();
             assert!(sum <= plan.account.capacity, "{sum}");
             plan.verdicts.into_iter().find(|v| v.name.0 == "light").unwrap()
         };
-        assert!(of(0, "5", 0).share < Bytes::mib(300));
+        let due = of(0, "5", 0).share;
+        assert!(due < mib(300));
         let kept = of(450, "5", 0);
-        assert_eq!(
-            (kept.share, kept.floor, kept.bound),
-            (Bytes::mib(452), Bytes::ZERO, Bound::Floor)
-        );
-        assert!(kept.reason.0.ends_with("cannot be taken"), "{}", kept.reason.0);
-        // Not for a floor either, for which there is no room.
-        assert!(of(450, "5", 350).share >= Bytes::mib(450));
+        assert_eq!((kept.share, kept.floor, kept.due), (mib(452), Bytes::ZERO, due));
+        assert!(kept.reason.0.contains("450 MiB that it holds are locked"), "{}", kept.reason.0);
+        // All of it, so that it keeps all that it needs; but not by weight.
+        let all = of(500, "5", 0);
+        assert_eq!((all.share, all.due), (mib(500), due));
+        assert!(all.reason.0.contains("500 MiB that it holds are locked"), "{}", all.reason.0);
+        assert!(of(450, "5", 350).share >= mib(450), "with a floor beside it");
         // Who is due more has that.
-        assert_eq!(of(100, "1000", 0).share, of(0, "1000", 0).share);
+        let [none, some] = [0, 100].map(|locked| of(locked, "1000", 0));
+        assert_eq!((some.share, some.due), (none.share, some.share));
     }
 
     #[test]

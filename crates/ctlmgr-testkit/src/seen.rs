@@ -50,6 +50,7 @@ pub(crate) fn group(path: &str, id: CgroupId, set: &Set) -> Group {
         pressure: Some(set.pressure()),
         inactive_file: set.page_cache(),
         current: set.resident,
+        locked: set.locked.min(set.resident),
         ..memory(set.resident - set.page_cache())
     };
     let (is_frozen, is_to_freeze) = (set.stands_still(), set.is_frozen);

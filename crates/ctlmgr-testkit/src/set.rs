@@ -45,6 +45,8 @@ pub struct Set {
     pub scan_per_sec: Bytes,
     /// Whether its set is page cache, of files that it reads at random by file descriptor.
     pub is_files: bool,
+    /// What of it is locked, so that reclaim cannot take it.
+    pub locked: Bytes,
     /// What it has read so.
     pub(crate) scanned: Bytes,
     /// Class, as a label in place of the weight's.
@@ -91,6 +93,7 @@ impl Set {
             cache: Bytes::ZERO,
             scan_per_sec: Bytes::ZERO,
             is_files: false,
+            locked: Bytes::ZERO,
             scanned: Bytes::ZERO,
             class: None,
             is_frozen: false,
@@ -310,8 +313,9 @@ pub(crate) fn take(
     swap_left: Bytes,
     protected: impl Fn(&Set) -> Bytes,
 ) -> Bytes {
-    let dropped = take_cache(sets, amount, &protected);
-    let taken = dropped + take_oldest(sets, (amount - dropped).min(swap_left), &protected);
+    let protected = |s: &Set| protected(s).max(s.locked);
+    let dropped = take_cache(sets, amount, protected);
+    let taken = dropped + take_oldest(sets, (amount - dropped).min(swap_left), protected);
     // Files need no room in swap.
     let hard = |s: &Set| if s.is_files { protected(s) } else { s.resident };
     taken + take_oldest(sets, amount - taken, hard)
@@ -324,6 +328,7 @@ pub(crate) fn take_alike(
     mut swap_left: Bytes,
     protected: impl Fn(&Set) -> Bytes,
 ) -> Bytes {
+    let protected = |s: &Set| protected(s).max(s.locked);
     let all: Bytes = sets.iter().map(|s| s.resident - protected(s)).sum();
     let (amount, mut taken) = (amount.min(all), Bytes::ZERO);
     for set in sets.iter_mut() {

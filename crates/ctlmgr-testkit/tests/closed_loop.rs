@@ -128,6 +128,33 @@ proptest! {
         prop_assert!(kernel.sets[2].resident > Bytes::mib(150), "nor does it starve: {:?}", parts);
     }
 
+    /// Who weighs little and locks what it has, all at once or as it grows, beside one that weighs more.
+    #[test]
+    fn what_is_locked_is_kept_and_counted_on_by_nobody(
+        part in 0u64..=100, weight in 1u16..400, total in 1000u64..2200, grows in any::<bool>(), is_mglru in any::<bool>(),
+    ) {
+        let lru = if is_mglru { Lru::Mglru } else { Lru::Classic };
+        let mut sets = pair(400);
+        sets[0].weight = weight;
+        let locked = Bytes::mib(4 * part);
+        let mut kernel = Kernel::new(Bytes::mib(total), lru, sets);
+        kernel.sets.push(Set::bystander("pressure", Bytes::mib(300)));
+        for second in 1..=40 {
+            // It is locked as it is touched.
+            kernel.sets[0].locked = if grows { Bytes(locked.0 * second / 40) } else { locked };
+            run(&mut kernel, &act(), 1);
+        }
+        let snapshot = kernel.snapshot();
+        let (plan, _) = decide(&act(), State::default(), &snapshot);
+        let sum: Bytes = plan.verdicts.iter().map(|v| v.share).sum();
+        prop_assert!(sum <= plan.account.capacity);
+        let own = plan.verdicts.iter().find(|v| v.name.0 == "small").unwrap();
+        let stuck = snapshot.workloads[0].group.memory.locked;
+        prop_assert!(own.share >= stuck && own.due <= own.share && own.held >= stuck);
+        let others = plan.verdicts.iter().filter(|v| v.name.0 != "small");
+        prop_assert!(others.into_iter().all(|v| v.due == v.share));
+    }
+
     #[test]
     fn a_gap_never_tightens_anything(missing in 0usize..3, seconds in 5u32..40) {
         let mut kernel = Kernel::new(Bytes::mib(1970), Lru::Mglru, pair(100));

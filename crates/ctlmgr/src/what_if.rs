@@ -130,14 +130,13 @@ fn place(verdict: &Verdict) -> Place<'_> {
 
 /// What a workload brings to the division, as the daemon saw it.
 fn claim(verdict: &Verdict, index: usize) -> Claim {
-    let floor = verdict.floor.max(verdict.stuck);
     Claim {
         // Two containers may share a name for a moment.
         name: format!("{}\0{index:06}", verdict.name),
         weight: verdict.weight,
         basis: verdict.basis,
         demand: verdict.demand,
-        floor: verdict.max.map_or(floor, |max| floor.min(max)),
+        floor: verdict.floor.max(verdict.kept),
         max: verdict.max,
     }
 }
