@@ -588,6 +588,28 @@ mod tests {
     }
 
     #[test]
+    fn page_cache_that_is_locked_after_it_was_read_is_not_away() {
+        let mib = Bytes::mib;
+        let mut last = None;
+        for (second, locked) in (0u64..).zip([0, 0, 300, 300, 300]) {
+            let memory = MemorySample {
+                current: mib(450),
+                inactive_file: mib(400 - locked),
+                locked: mib(locked),
+                locked_file: mib(locked),
+                refault_file: second * 200,
+                activate_file: second * 200,
+                ..sample(mib(50))
+            };
+            let look = plain(Millis(second * 1000), &memory, Activity::default());
+            last =
+                Some(super::estimate(&settings(), last, &Look { promise: Some(mib(800)), ..look }));
+        }
+        let demand = last.map(|last| last.demand);
+        assert!(demand.is_some_and(|d| d >= mib(350) && d <= mib(455)), "{demand:?}");
+    }
+
+    #[test]
     fn all_page_cache_that_comes_back_is_missed_where_the_kernel_does_not_say_which() {
         let need = |says_cache, activated: u64| {
             let mut last = None;
