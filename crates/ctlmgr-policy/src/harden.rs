@@ -16,7 +16,7 @@
 //!
 //! # Algorithm
 //! While contention is or was near, where memory.low is ignored ([`crate::heed`]) and with room in swap: of each share the part
-//! k / weight is soft, and no less than [`SOFT`]; k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
+//! (k / weight)² is soft, and no less than [`SOFT`] (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
 //! and at which that of units, which have nothing hard, would be no more than [`SOFT`]: who weighs less than they do is not preferred to them. What cannot be
 //! taken anyway does not count on either side; floors, and what others have set, count where they are more. It is found by
 //! bisection, because less is hard the higher it is. Who stands still, frozen or paused, has nothing of its share hard.
@@ -70,7 +70,7 @@ struct Candidate {
 impl Candidate {
     /// What it does not use of it would be its neighbours' (memory_recursiveprot).
     fn hard(&self, level: f64) -> Bytes {
-        let soft = (level / self.weight).clamp(SOFT, 1.0);
+        let soft = (level / self.weight).powi(2).clamp(SOFT, 1.0);
         lifted(self.share, 1.0 - soft).min(self.used)
     }
 
@@ -153,7 +153,7 @@ fn most(scene: &Scene<'_, '_>) -> Bytes {
 
 /// The least level at which no more counts than `most`, or one at which nothing is hard that need not be.
 fn level(scene: &Scene<'_, '_>, candidates: &[Candidate], most: Bytes) -> f64 {
-    let of_units = SOFT * f64::from(scene.settings.bystanders.weight.get());
+    let of_units = SOFT.sqrt() * f64::from(scene.settings.bystanders.weight.get());
     let heaviest = candidates.iter().map(|c| c.weight).fold(of_units, f64::max);
     let (mut low, mut high) = (of_units, heaviest);
     for _ in 0..HALVINGS {
@@ -213,7 +213,7 @@ mod tests {
         };
         // 1400 of 1400 + 100 are to be had, near contention: three quarters of it are some 944 MiB.
         assert_eq!(of(&[(800, 100), (400, 100)], 1400), [629, 314]);
-        assert_eq!(of(&[(800, 100), (400, 400)], 1400), [572, 371]);
+        assert_eq!(of(&[(800, 100), (400, 400)], 1400), [563, 380]);
         let near = of(&[(700, 100), (700, 101)], 1400);
         assert!(near[0].abs_diff(near[1]) < 10, "a little more weight, a little more: {near:?}");
         assert_eq!(of(&[(8, 5), (800, 100), (400, 100)], 1400)[0], 0, "much less than others");
