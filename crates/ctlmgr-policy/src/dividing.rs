@@ -6,7 +6,7 @@
 //!
 //! # Algorithm
 //! A claim's floor is what was promised and what units are owed, or what is stuck and a little to live by, whichever is more. Where floors do not
-//! fit, first the little counts no more, then what units are owed; what is stuck and a floor that was promised shrink alike. Where some share is
+//! fit, first the little counts no more, then what units are owed; what is stuck and floors that were promised shrink by weight and size. Where some share is
 //! hardly more than what is stuck, a second division without that says what is due.
 //!
 //! # Properties
@@ -91,7 +91,7 @@ fn claim(
     };
     let max = party.group.memory.max.bytes();
     let stuck = only(unasked.stuck, party.group.memory.unreclaimable());
-    let kept = stuck + alive;
+    let kept = stuck + only(unasked.alive, alive);
     let floor = party.floor(only(unasked.owed, party.owed)).max(kept);
     Claim {
         // Two containers may share a name for a moment while one is replaced.
@@ -144,10 +144,8 @@ impl<'a, 'b> Table<'a, 'b> {
     fn attempt(&self, unasked: Unasked) -> Result<Attempt, ShareError> {
         let places = (self.account, self.slices);
         let all = self.parties.iter().zip(&self.alive).enumerate();
-        let claim = |(i, (p, alive)): (_, (_, &Bytes))| {
-            let alive = if unasked.alive { *alive } else { Bytes::ZERO };
-            claim(self.controller, p, (unasked, alive), i)
-        };
+        let claim =
+            |(i, (p, alive)): (_, (_, &Bytes))| claim(self.controller, p, (unasked, *alive), i);
         let mut claims: Vec<_> = all.map(claim).collect();
         let (lifts, division) = corrected(self.controller, places, self.parties, &mut claims)?;
         Ok(Attempt { unasked, claims, lifts, division })

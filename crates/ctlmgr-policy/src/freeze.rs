@@ -170,7 +170,8 @@ fn has_run(scene: &Scene<'_, '_>, group: &Group) -> bool {
 
 fn is_restless(keeping: &Keeping<'_, '_>) -> bool {
     let estimate = &keeping.party.estimate;
-    keeping.for_limits().excess() > Bytes::ZERO
+    // What is locked cannot be taken of it while it stands still either.
+    keeping.excess() > Bytes::ZERO
         || estimate.refaults_per_sec > 0
         || estimate.stall.ppm.is_some_and(|s| s > 0)
 }

@@ -254,6 +254,16 @@ mod tests {
         assert!((1..=300u64).contains(&little_swap.iter().sum::<u64>()), "{little_swap:?}");
         let frozen = wanted(|s, _| s.workloads[0].group.activity.is_to_freeze = true);
         assert!(frozen[0] == 0 && frozen[1] > 0, "{frozen:?}");
+        // Of one that stands still what is hard of what it has locked is not there twice.
+        let still = |min: u64| {
+            let mut snapshot = machine(&[(800, 100), (400, 400)], 1400);
+            snapshot.workloads[0].group.activity.is_to_freeze = true;
+            let memory = &mut snapshot.workloads[0].group.memory;
+            (memory.locked, memory.min) = (Bytes::mib(700), Bytes::mib(min));
+            snapshot.ancestors[0].memory.min = Bytes::mib(min);
+            hard(&planned(&settings(), &snapshot), &snapshot)[1]
+        };
+        assert!(still(0) > 0 && still(600) == still(0), "{} {}", still(600), still(0));
         // What has no swap of its own cannot be taken, so as much less of the rest is hard.
         let stuck = wanted(|s, _| {
             s.workloads[0].group.memory.swap_max = Limit::Bytes(Bytes::ZERO);

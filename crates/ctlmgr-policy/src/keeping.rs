@@ -5,7 +5,7 @@
 //! more than it is due by weight because it cannot be taken.
 //!
 //! # Properties
-//! Who is stuck is nobody's ward, and no limit leaves it more room for that.
+//! Who is stuck is no ward and misses nothing, and no limit leaves it more room for that.
 
 use ctlmgr_model::{Bytes, CgroupId, Percent, Verdict, VerdictKind};
 
@@ -61,7 +61,8 @@ impl Keeping<'_, '_> {
         // Page cache that nobody needs makes nobody whole whose pages are coming back from swap.
         let lacks = most - memory.working_set();
         let is_hidden = lacks > Bytes::ZERO && self.party.estimate.returning >= lacks;
-        self.party.kind == VerdictKind::Workload && (memory.current < most || is_hidden)
+        let is_meant = self.party.kind == VerdictKind::Workload && !self.is_stuck();
+        is_meant && (memory.current < most || is_hidden)
     }
 
     /// Whether it is a workload that others must not harm: it keeps all that it needs, or lacks some of its share. One that
