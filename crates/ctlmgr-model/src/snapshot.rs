@@ -141,6 +141,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// All that have a share: workloads, and units that nobody asked to manage.
+    pub fn sharers(&self) -> impl Iterator<Item = &Group> {
+        self.workloads.iter().map(|w| &w.group).chain(&self.bystanders)
+    }
+
     /// All that is above somebody.
     pub fn slices(&self) -> impl Iterator<Item = &Group> {
         self.ancestors.iter().chain(&self.above_bystanders)
@@ -148,7 +153,6 @@ impl Snapshot {
 
     /// Every cgroup that was read.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        let workloads = self.workloads.iter().map(|w| &w.group);
-        workloads.chain(&self.bystanders).chain(self.slices())
+        self.sharers().chain(self.slices())
     }
 }

@@ -44,9 +44,8 @@ pub(crate) fn account(
     demand: Bytes,
 ) -> CapacityAccount {
     let host = &snapshot.host;
-    let groups = || snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders);
-    let held: Bytes = groups().map(|g| g.memory.current).sum();
-    let cache_inside: Bytes = groups().map(|g| g.memory.page_cache()).sum();
+    let held: Bytes = snapshot.sharers().map(|g| g.memory.current).sum();
+    let cache_inside: Bytes = snapshot.sharers().map(|g| g.memory.page_cache()).sum();
     let cache_outside = host.reclaimable_cache - cache_inside;
     let cache_outside = cache_outside - Bytes(cache_outside.0 / 2).min(host.watermark);
     let free = host.mem_free + host.listed_free;

@@ -42,7 +42,8 @@ pub(crate) fn hard<'a>(
         amount: floor(p, v),
         from: &p.entitlement.floor_from,
     });
-    let (floors, _) = grant(state, (account, scene.slices), &groups(snapshot), floors.collect());
+    let all: Vec<&Group> = snapshot.sharers().collect();
+    let (floors, _) = grant(state, (account, scene.slices), &all, floors.collect());
     let Hard { amounts, is_too_much } = harden(scene, &given(state, snapshot, &floors));
     let wanted = |group: &'a Group| {
         let floor = floors.iter().find(|f| f.group.id == group.id).map(|f| f.amount);
@@ -65,10 +66,6 @@ pub(crate) fn hard<'a>(
     workloads.iter().filter_map(|(k, _)| wanted(k.party.group)).collect()
 }
 
-fn groups(snapshot: &Snapshot) -> Vec<&Group> {
-    snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders).collect()
-}
-
 /// memory.min that others had set.
 fn users(state: &State, group: &Group) -> Bytes {
     state.prior(group, Knob::MemoryMin, group.memory.min)
@@ -76,7 +73,7 @@ fn users(state: &State, group: &Group) -> Bytes {
 
 /// What is hard already of each: its floor, or what others had set as far as it is used.
 fn given(state: &State, snapshot: &Snapshot, floors: &[Floor<'_>]) -> BTreeMap<CgroupId, Bytes> {
-    let said = groups(snapshot).into_iter().map(|g| (g.id, users(state, g).min(g.memory.current)));
+    let said = snapshot.sharers().map(|g| (g.id, users(state, g).min(g.memory.current)));
     let mut given: BTreeMap<_, _> = said.collect();
     for floor in floors {
         let amount = given.entry(floor.group.id).or_default();

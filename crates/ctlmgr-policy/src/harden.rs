@@ -88,7 +88,7 @@ pub(crate) fn harden(scene: &Scene<'_, '_>, given: &BTreeMap<CgroupId, Bytes>) -
     let all = scene.all.iter().filter(|k| may_be_hard(scene, k));
     let candidates: Vec<_> = all.map(|k| candidate(scene, k, given)).collect();
     let ids: BTreeSet<_> = candidates.iter().map(|c| c.id).collect();
-    let beside = groups(scene).filter(|g| !ids.contains(&g.id));
+    let beside = scene.snapshot.sharers().filter(|g| !ids.contains(&g.id));
     let given = |g: &Group| given.get(&g.id).copied().unwrap_or_default();
     let beside: Bytes = beside.map(|g| given(g) - stuck(scene, g)).sum();
     let most = most(scene) - beside;
@@ -137,17 +137,13 @@ fn candidate(
     }
 }
 
-fn groups<'s>(scene: &Scene<'_, 's>) -> impl Iterator<Item = &'s Group> {
-    scene.snapshot.workloads.iter().map(|w| &w.group).chain(&scene.snapshot.bystanders)
-}
-
 fn stuck(scene: &Scene<'_, '_>, group: &Group) -> Bytes {
     group.memory.current - scene.takeable(group)
 }
 
 /// What is hard others must be able to give in its place, and where they have nothing but anonymous memory that takes swap.
 fn most(scene: &Scene<'_, '_>) -> Bytes {
-    let stuck: Bytes = groups(scene).map(|g| stuck(scene, g)).sum();
+    let stuck: Bytes = scene.snapshot.sharers().map(|g| stuck(scene, g)).sum();
     (scene.account.capacity - stuck).scaled(PART).min(scene.swap_left())
 }
 

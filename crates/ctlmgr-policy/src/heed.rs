@@ -86,7 +86,7 @@ impl Heed {
         let aging = snapshot.host.lru_gen;
         let before = if aging == self.aging { self } else { Heed { aging, ..Heed::default() } };
         let covered = covered(snapshot);
-        let within: Vec<&Group> = groups(snapshot).filter(|g| is_within(g, &covered)).collect();
+        let within: Vec<&Group> = snapshot.sharers().filter(|g| is_within(g, &covered)).collect();
         let now = snapshot.host.stolen.map(|all| Look {
             at: snapshot.at,
             all,
@@ -132,9 +132,9 @@ impl Heed {
 impl Look {
     /// Pages stolen until `now` from those within at both, of whom so much could be taken, and expected to be.
     fn until(&self, now: &Look, theirs: Bytes, snapshot: &Snapshot) -> (u64, u64) {
-        let cache: Bytes = groups(snapshot).map(|g| g.memory.page_cache()).sum();
+        let cache: Bytes = snapshot.sharers().map(|g| g.memory.page_cache()).sum();
         let elsewhere = snapshot.host.reclaimable_cache - cache;
-        let all = groups(snapshot).map(takeable).fold(elsewhere, |sum, one| sum + one);
+        let all = snapshot.sharers().map(takeable).fold(elsewhere, |sum, one| sum + one);
         let has_choice = all - theirs >= Bytes(all.0 / CHOICE) && has_swap(&snapshot.host);
         if !has_choice || now.at.since(self.at) > APART {
             return (0, 0);
@@ -148,10 +148,6 @@ impl Look {
         let expected = u64::try_from(expected).unwrap_or(u64::MAX);
         (stolen.fold(0, u64::saturating_add), expected)
     }
-}
-
-fn groups(snapshot: &Snapshot) -> impl Iterator<Item = &Group> {
-    snapshot.workloads.iter().map(|w| &w.group).chain(&snapshot.bystanders)
 }
 
 fn look_at(group: &Group) -> Option<Within> {
@@ -171,7 +167,7 @@ fn takeable(group: &Group) -> Bytes {
 /// Slices that can pass on all that is claimed below them.
 fn covered(snapshot: &Snapshot) -> BTreeSet<&CgroupPath> {
     let mut claimed: BTreeMap<CgroupPath, Bytes> = BTreeMap::new();
-    for group in groups(snapshot) {
+    for group in snapshot.sharers() {
         for above in group.path.ancestors() {
             let claimed = claimed.entry(above).or_default();
             *claimed = *claimed + group.memory.low.min(group.memory.current);
