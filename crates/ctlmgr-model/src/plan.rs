@@ -294,6 +294,9 @@ pub struct Verdict {
     /// What its share would be if all of it could be taken.
     #[serde(default)]
     pub due: Bytes,
+    /// If it is not managed, what of it nobody can take: all that it keeps of a full slice in any case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmanaged_stuck: Option<Bytes>,
     /// Hard limit (memory.max), if any.
     pub max: Option<Bytes>,
     /// What that correction is, in per cent of the uncorrected basis.

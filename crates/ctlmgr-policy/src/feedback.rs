@@ -254,7 +254,7 @@ mod tests {
         };
         let claims: Vec<_> = list.iter().enumerate().map(claim).collect();
         let places: Vec<Place<'_>> =
-            parties.iter().map(|p| Place { path: &p.group.path, is_managed: true }).collect();
+            parties.iter().map(|p| Place { path: &p.group.path, unmanaged_stuck: None }).collect();
         let division = divide_nested(capacity, &claims, &places, slices).unwrap();
         let lifts = lifts(Controller::Both, &parties, &claims, &division);
         let shares = division.shares;

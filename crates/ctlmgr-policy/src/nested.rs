@@ -57,8 +57,8 @@ pub struct Place<'a> {
     /// Its cgroup.
     pub path: &'a CgroupPath,
     /// What is not managed keeps on the host what it holds; in a full slice it has no protection, so others need not give
-    /// way to it there.
-    pub is_managed: bool,
+    /// way to it there, but for this, which nobody can take. `None` if it is managed, and keeps its floor there, too.
+    pub unmanaged_stuck: Option<Bytes>,
 }
 
 /// Divides `capacity` among claims, each from its place, where `slices`, the innermost first, hold no more than they may.
@@ -77,10 +77,7 @@ pub fn divide_nested(
     for (number, slice) in slices.iter().enumerate() {
         let members: Vec<usize> =
             (0..places.len()).filter(|i| slice.holds(places[*i].path)).collect();
-        let floor = |i: usize| match places[i].is_managed {
-            true => claims[i].floor,
-            false => Bytes::ZERO,
-        };
+        let floor = |i: usize| places[i].unmanaged_stuck.unwrap_or(claims[i].floor);
         let own = |i: &usize| Claim { floor: floor(*i), ..claims[*i].clone() };
         let below: Vec<Claim> = members.iter().map(own).collect();
         let division = divide(slice.capacity, &below)?;
@@ -141,7 +138,7 @@ mod tests {
             list.iter().enumerate().map(|(i, (_, w, need))| claim(i, *w, *need)).collect();
         let paths: Vec<CgroupPath> = list.iter().map(|(path, ..)| CgroupPath::new(path)).collect();
         let places: Vec<Place<'_>> =
-            paths.iter().map(|path| Place { path, is_managed: true }).collect();
+            paths.iter().map(|path| Place { path, unmanaged_stuck: None }).collect();
         divide_nested(Bytes(capacity), &claims, &places, slices).unwrap()
     }
 
@@ -170,11 +167,14 @@ mod tests {
         let mut claims = [claim(0, 100, 800), claim(1, 100, 800)];
         claims[0].floor = claims[0].demand;
         let paths = ["s/own", "s/managed"].map(CgroupPath::new);
-        let places = [(&paths[0], false), (&paths[1], true)];
-        let places = places.map(|(path, is_managed)| Place { path, is_managed });
-        let found = divide_nested(Bytes(8000), &claims, &places, &[slice("s", 800)]).unwrap();
-        assert_eq!(amounts(&found), [400, 400]);
-        assert_eq!(found.unmet_in_slices, [Bytes::ZERO]);
+        // What nobody can take from it is promised to no other.
+        for (stuck, shares) in [(0, [400, 400]), (300, [400, 400]), (600, [600, 200])] {
+            let places = [(&paths[0], Some(Bytes(stuck))), (&paths[1], None)];
+            let places = places.map(|(path, unmanaged_stuck)| Place { path, unmanaged_stuck });
+            let found = divide_nested(Bytes(8000), &claims, &places, &[slice("s", 800)]).unwrap();
+            assert_eq!(amounts(&found), shares);
+            assert_eq!(found.unmet_in_slices, [Bytes::ZERO]);
+        }
     }
 
     const PATHS: [&str; 4] = ["o/i/", "o/", "p/", ""];

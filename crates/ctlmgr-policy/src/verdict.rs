@@ -36,7 +36,9 @@ impl Party<'_> {
     }
 
     pub fn place(&self) -> Place<'_> {
-        Place { path: &self.group.path, is_managed: self.entitlement.managed }
+        let stuck = self.group.memory.unreclaimable();
+        let unmanaged_stuck = (!self.entitlement.managed).then_some(stuck);
+        Place { path: &self.group.path, unmanaged_stuck }
     }
 
     /// Whether it is a container of which dockerd has not told: what it was promised is not known.
@@ -178,6 +180,7 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
         floor: claim.floor.min(party.floor(party.owed)),
         kept: claim.floor,
         due,
+        unmanaged_stuck: party.place().unmanaged_stuck,
         max: claim.max,
         lift_pct,
         rung: None,

@@ -75,7 +75,7 @@ pub(crate) fn compare(
     let claims: Vec<Claim> = parties.iter().map(|(claim, _)| claim.clone()).collect();
     // A newcomer is in no slice.
     let root = CgroupPath::new("");
-    let newcomer = Place { path: &root, is_managed: true };
+    let newcomer = Place { path: &root, unmanaged_stuck: None };
     let places: Vec<Place<'_>> =
         parties.iter().map(|(_, verdict)| verdict.map_or(newcomer, place)).collect();
     let division =
@@ -123,9 +123,8 @@ pub(crate) fn alternative(plan: &Plan, verdict: &Verdict) -> Option<String> {
         .then(|| format!("with weight {doubled} it would keep {own}, and {who} {lost} less"))
 }
 
-/// Where it is. What is not managed has all that it holds for its floor.
 fn place(verdict: &Verdict) -> Place<'_> {
-    Place { path: &verdict.path, is_managed: verdict.floor < verdict.demand }
+    Place { path: &verdict.path, unmanaged_stuck: verdict.unmanaged_stuck }
 }
 
 /// What a workload brings to the division, as the daemon saw it.
