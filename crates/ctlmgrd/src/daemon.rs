@@ -236,8 +236,8 @@ impl<U: UnitProperties> Daemon<U> {
                 self.sense();
                 self.answer_waiting().await;
             }
-            // Limits that are run into change memory.events all the time, and the pace is quick.
-            Event::Wake(Wake::MemoryEvent) if self.is_tight() => {}
+            // While memory is tight pressure and memory.events wake us all the time, and the pace is quick.
+            Event::Wake(_) if self.is_tight() => {}
             Event::Wake(Wake::MemoryEvent) => self.heed(),
             Event::Wake(wake) => {
                 tracing::debug!(?wake, "woken");
