@@ -37,8 +37,25 @@ const DOMAINS: &str = "many_domains";
 /// In these a second guest may run beside the first, which is busy for half of the time only: they measure nothing that it could
 /// disturb. Both take about as long. The first is a machine that has never seen ctlmgr.
 const QUIET: [&[&str]; 2] = [
-    &["a_install::", "c_coalesce::", "c_gate::", "c_place::", "c_turns::", "d_removal::"],
-    &["b_product::", "c_faults::", "c_rootless::"],
+    &[
+        "a_install::",
+        "c_coalesce::",
+        "c_gate::",
+        "c_making::",
+        "c_place::",
+        "c_rungs::classic_lists_",
+        "c_turns::",
+        "d_removal::",
+    ],
+    &[
+        "b_product::",
+        "c_batches::an_image_",
+        "c_faults::",
+        "c_memory::a_floor_",
+        "c_rootless::",
+        "c_rungs::a_container_and_a_unit_",
+        "c_rungs::an_idle_class_",
+    ],
 ];
 
 /// Runs the live tests in fresh guests: those whose name contains `filter` in one.
