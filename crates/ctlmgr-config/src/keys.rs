@@ -58,7 +58,8 @@ pub const KEYS: &[Key] = &[
         "hysteresis_bytes",
         "size",
         "\"8M\"",
-        "A change of memory.low smaller than this, or half of it, is not written.",
+        "A change of memory.low, memory.min or memory.high smaller than this (or than half of the value, if that is \
+         less, but 1M at least) is not written.",
     ),
     key(
         "memory",

@@ -294,7 +294,8 @@ pub struct Verdict {
     /// What its share would be if all of it could be taken.
     #[serde(default)]
     pub due: Bytes,
-    /// If it is not managed, what of it nobody can take: all that it keeps of a full slice in any case.
+    /// If it is not managed, what of it nobody can take: all that it keeps below a slice with a limit in any case. Absent in plans
+    /// from before that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmanaged_stuck: Option<Bytes>,
     /// Hard limit (memory.max), if any.

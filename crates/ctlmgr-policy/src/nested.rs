@@ -22,7 +22,7 @@
 
 use ctlmgr_model::{Bound, Bytes, CgroupPath, SliceAccount};
 
-use crate::share::{Claim, Division, Share, ShareError, divide};
+use crate::share::{Claim, Division, MAX_BYTES, Share, ShareError, divide};
 
 /// Shares in the order of the claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,8 +56,8 @@ impl Nested {
 pub struct Place<'a> {
     /// Its cgroup.
     pub path: &'a CgroupPath,
-    /// What is not managed keeps on the host what it holds; in a full slice it has no protection, so others need not give
-    /// way to it there, but for this, which nobody can take. `None` if it is managed, and keeps its floor there, too.
+    /// What is not managed keeps on the host what it holds; below a slice with a limit it has no protection, so others need not
+    /// give way to it there, but for this, which nobody can take. `None` if it is managed, and keeps its floor there, too.
     pub unmanaged_stuck: Option<Bytes>,
 }
 
@@ -77,7 +77,9 @@ pub fn divide_nested(
     for (number, slice) in slices.iter().enumerate() {
         let members: Vec<usize> =
             (0..places.len()).filter(|i| slice.holds(places[*i].path)).collect();
-        let floor = |i: usize| places[i].unmanaged_stuck.unwrap_or(claims[i].floor);
+        // A slice further in may have left less to it than it cannot give.
+        let stuck = |i: usize| places[i].unmanaged_stuck.unwrap_or(MAX_BYTES);
+        let floor = |i: usize| stuck(i).min(claims[i].floor);
         let own = |i: &usize| Claim { floor: floor(*i), ..claims[*i].clone() };
         let below: Vec<Claim> = members.iter().map(own).collect();
         let division = divide(slice.capacity, &below)?;
@@ -179,7 +181,55 @@ mod tests {
 
     const PATHS: [&str; 4] = ["o/i/", "o/", "p/", ""];
 
+    /// One that is not managed, of whom so much cannot be taken, in `o/i`, which may hold less, in `o`.
+    #[test]
+    fn what_does_not_fit_further_in_is_no_reason_to_divide_nothing() {
+        let mut claims = [claim(0, 100, 300), claim(1, 100, 200)];
+        (claims[0].floor, claims[1].floor) = (Bytes(300), Bytes(200));
+        let paths = ["o/i/managed", "o/i/own"].map(CgroupPath::new);
+        let places = [(&paths[0], None), (&paths[1], Some(Bytes(200)))];
+        let places = places.map(|(path, unmanaged_stuck)| Place { path, unmanaged_stuck });
+        let slices = [slice("o/i", 390), slice("o", 1000)];
+        let found = divide_nested(Bytes(8000), &claims, &places, &slices).unwrap();
+        let amounts = amounts(&found);
+        assert!(amounts[0] + amounts[1] <= 390 && amounts[1] > 100, "{amounts:?}");
+        assert_eq!(found.unmet_in_slices, [Bytes(110), Bytes::ZERO]);
+    }
+
     proptest! {
+        #[test]
+        fn whatever_is_promised_or_stuck_slices_hold_no_more_than_they_may(
+            list in proptest::collection::vec(
+                (0usize..4, 1u64..1000, 0u64..1200, proptest::option::of(0u64..1200)), 1..10
+            ),
+            limits in [1u64..2000, 1u64..2000, 1u64..2000], capacity in 1u64..6000,
+        ) {
+            let one = |(i, (_, need, floor, stuck)): (usize, &(usize, u64, u64, Option<u64>))| {
+                let floor = if stuck.is_some() { *need } else { *floor };
+                Claim { floor: Bytes(floor), ..claim(i, 100, *need) }
+            };
+            let claims: Vec<Claim> = list.iter().enumerate().map(one).collect();
+            let path = |(i, one): (usize, &(usize, u64, u64, Option<u64>))| {
+                CgroupPath::new(format!("{}{i}", PATHS[one.0]).as_str())
+            };
+            let paths: Vec<CgroupPath> = list.iter().enumerate().map(path).collect();
+            let place = |(path, one)| {
+                let (.., stuck): &(usize, u64, u64, Option<u64>) = one;
+                Place { path, unmanaged_stuck: stuck.map(Bytes) }
+            };
+            let places: Vec<Place<'_>> = paths.iter().zip(&list).map(place).collect();
+            let names = ["o/i", "o", "p"];
+            let slices: Vec<SliceAccount> =
+                names.iter().zip(limits).map(|(name, limit)| slice(name, limit)).collect();
+            let found = divide_nested(Bytes(capacity), &claims, &places, &slices);
+            let found = found.map_err(|error| TestCaseError::fail(error.to_string()))?;
+            for slice in &slices {
+                let shares = paths.iter().zip(&found.shares);
+                let below = shares.filter(|(path, _)| slice.holds(path));
+                prop_assert!(below.map(|(_, share)| share.share_bytes).sum::<Bytes>() <= slice.capacity);
+            }
+        }
+
         #[test]
         fn slices_hold_no_more_than_they_may_and_where_none_is_full_nothing_changes(
             list in proptest::collection::vec((0usize..4, 1u16..1000, 1u64..1000), 1..10),

@@ -94,8 +94,8 @@ impl Tension {
         !account.is_contended() && rate >= SWEPT && now.is_robbed
     }
 
-    /// Whether it goes on being swept. Once somebody is kept from filling memory the kernel takes no more; so it is over only
-    /// when nobody who is held back so reads or writes any more.
+    /// Whether it goes on being swept. Once somebody is kept from filling memory the kernel takes no more; so it is over
+    /// when nobody who is held back so reads or writes any more, or enough is free.
     fn is_still_swept(&self, account: &CapacityAccount, now: Now<'_>) -> bool {
         let is_short = !account.is_contended() && is_short(account, &now.snapshot.host);
         is_short && now.is_filling && self.is_swept(now.snapshot.at)

@@ -331,6 +331,27 @@ mod tests {
     }
 
     #[test]
+    fn what_an_unmanaged_one_of_a_full_slice_has_locked_is_promised_to_no_other() {
+        let mib = Bytes::mib;
+        let of = |locked: u64| {
+            let mut own = testing::container("own", 11, mib(300), None);
+            own.group.memory.locked = mib(locked);
+            if let Source::Container(facts) = &mut own.source {
+                facts.labels.insert("ctlmgr.managed".into(), "false".into());
+            }
+            let web = testing::container("web", 12, mib(400), None);
+            let mut snapshot = testing::host(mib(4000), vec![own, web], Vec::new());
+            snapshot.ancestors[0].memory.max = ctlmgr_model::Limit::Bytes(mib(496));
+            let (plan, _) = crate::decide(&testing::settings(), State::default(), &snapshot);
+            let of = |name| plan.verdicts.iter().find(|v| v.name.0 == name).unwrap().share;
+            assert_eq!(plan.slices[0].capacity, of("own") + of("web"));
+            of("own")
+        };
+        assert!(of(0) < mib(220));
+        assert_eq!(of(290), mib(290));
+    }
+
+    #[test]
     fn who_is_spared_keeps_a_quarter_of_what_it_used_and_other_units_the_floor_of_the_settings() {
         let mut settings = Settings::default();
         let floor_of = |settings: &Settings, total, name: &str, held| {

@@ -58,7 +58,7 @@ pub(crate) fn compare(
         let weight = weight_of(weight)?;
         let mut found = parties.iter_mut().filter(|(_, v)| v.is_some_and(|v| v.name.0 == name));
         let (claim, verdict) = found.next().ok_or_else(|| unknown(plan, name))?;
-        if verdict.is_some_and(|v| v.kind == VerdictKind::Bystander) {
+        if verdict.is_some_and(|v| !may_weigh(v)) {
             let message = anyhow!("`{name}` is not managed, so no weight of its own counts");
             return Err(Failure::bad_input(message));
         }
@@ -103,7 +103,7 @@ pub(crate) fn alternative(plan: &Plan, verdict: &Verdict) -> Option<String> {
     let is_it = |v: &&Verdict| v.path == verdict.path;
     let now = plan.verdicts.iter().find(is_it)?;
     let doubled = Weight::new(i64::from(now.weight.get()) * 2).ok()?;
-    if now.bound != Bound::Weight || now.kind != VerdictKind::Workload {
+    if now.bound != Bound::Weight || !may_weigh(now) {
         return None;
     }
     let claims: Vec<Claim> = plan
@@ -121,6 +121,11 @@ pub(crate) fn alternative(plan: &Plan, verdict: &Verdict) -> Option<String> {
         all().map(|(i, v)| (v.share - share(i), &v.name)).max_by_key(|(lost, _)| *lost)?;
     (own > now.share && lost > Bytes::ZERO)
         .then(|| format!("with weight {doubled} it would keep {own}, and {who} {lost} less"))
+}
+
+/// Whether a weight of its own counts.
+fn may_weigh(verdict: &Verdict) -> bool {
+    verdict.kind == VerdictKind::Workload && verdict.unmanaged_stuck.is_none()
 }
 
 fn place(verdict: &Verdict) -> Place<'_> {
@@ -243,11 +248,14 @@ mod tests {
             (failure.status, failure.to_string()),
             (2, "no workload `c`; there are: a, b".into())
         );
-        let mut spared = plan();
-        spared.verdicts[0].kind = VerdictKind::Bystander;
-        let asked = WhatIf { weight: vec!["a=300".into()], ..WhatIf::default() };
-        let failure = compare(&spared, &asked, weight).unwrap_err();
-        assert!(failure.to_string().contains("`a` is not managed"), "{failure}");
+        let [mut unit, mut unmanaged] = [plan(), plan()];
+        unit.verdicts[0].kind = VerdictKind::Bystander;
+        unmanaged.verdicts[0].unmanaged_stuck = Some(Bytes::ZERO);
+        for spared in [unit, unmanaged] {
+            let asked = WhatIf { weight: vec!["a=300".into()], ..WhatIf::default() };
+            let failure = compare(&spared, &asked, weight).unwrap_err();
+            assert!(failure.to_string().contains("`a` is not managed"), "{failure}");
+        }
         let failure = fail(WhatIf { add: vec!["1G".into()], ..WhatIf::default() });
         assert_eq!(failure.to_string(), "`1G` is not of the form SIZE@WEIGHT");
         assert_eq!(fail(WhatIf { capacity: Some("lots".into()), ..WhatIf::default() }).status, 2);

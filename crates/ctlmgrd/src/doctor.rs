@@ -72,14 +72,7 @@ fn kernel(facts: &HostFacts) -> Vec<Finding> {
             Severity::Warning,
             "systemd is not the system manager: knobs are written to the files directly",
         ),
-        expect(
-            "memory.reclaim",
-            facts.has_reclaim,
-            "available",
-            Severity::Warning,
-            "this kernel has no memory.reclaim (5.19 or newer): a memory.high for the time of one \
-             write takes its place",
-        ),
+        reclaim(facts),
         expect(
             "PSI",
             facts.has_psi,
@@ -106,6 +99,22 @@ fn swap(examination: &Examination) -> Finding {
     )
 }
 
+/// Whether memory can be asked for, and of page cache alone.
+fn reclaim(facts: &HostFacts) -> Finding {
+    let lacking = |advice| finding("memory.reclaim", Severity::Warning, advice);
+    match (facts.has_reclaim, before(&facts.kernel, (6, 9))) {
+        (false, _) => lacking(
+            "this kernel has no memory.reclaim (5.19 or newer): a memory.high for the time of one \
+             write takes its place",
+        ),
+        (true, true) => lacking(
+            "it cannot be asked for page cache alone (6.9 or newer): who reads without end is held \
+             back by its memory.high, and no memory is made free from what it has read",
+        ),
+        (true, false) => finding("memory.reclaim", Severity::Ok, "available"),
+    }
+}
+
 /// Whether the kernel's own reclaim heeds memory.low: as was seen, or before enough was, as its version says.
 fn lru(examination: &Examination) -> Finding {
     let Examination { facts, heeding, .. } = examination;
@@ -121,9 +130,9 @@ fn lru(examination: &Examination) -> Finding {
     let advice = match facts.lru {
         Some(LruFlavour::Mglru) => {
             "Classic lists keep memory.low: lru = \"classic\" under \
-             [memory]. Of two services promised 400 and 800 MiB the larger made 8 % of its accesses in \
-             time on the plain kernel with MGLRU and 40 % with classic lists, at worst; with ctlmgr \
-             acting, 96 and 95 %"
+             [memory]. Of two services promised 400 and 800 MiB the larger made 9 % of its accesses in \
+             time on the plain kernel with MGLRU and 56 % with classic lists, at worst; with ctlmgr \
+             acting, 98 and 98 %"
         }
         _ => "Is there more of memory.low and memory.min than of memory?",
     };
@@ -286,9 +295,11 @@ mod tests {
 
     #[test]
     fn each_fault_is_found() {
-        let cases: [(&str, Severity, Break); 9] = [
+        let cases: [(&str, Severity, Break); 11] = [
             ("cgroup v2", Severity::Fatal, |e| e.facts.has_cgroup2 = false),
             ("memory controller", Severity::Fatal, |e| e.facts.controllers.clear()),
+            ("memory.reclaim", Severity::Warning, |e| e.facts.has_reclaim = false),
+            ("memory.reclaim", Severity::Warning, |e| e.facts.kernel = "6.8.0-49-generic".into()),
             ("PSI", Severity::Warning, |e| e.facts.has_psi = false),
             ("swap", Severity::Warning, |e| e.facts.has_swap = false),
             ("dockerd", Severity::Warning, |e| e.docker = None),
