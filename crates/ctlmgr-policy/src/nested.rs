@@ -77,7 +77,7 @@ pub fn divide_nested(
     for (number, slice) in slices.iter().enumerate() {
         let members: Vec<usize> =
             (0..places.len()).filter(|i| slice.holds(places[*i].path)).collect();
-        // A slice further in may have left less to it than it cannot give.
+        // A slice further in may have left it less than cannot be taken from it.
         let stuck = |i: usize| places[i].unmanaged_stuck.unwrap_or(MAX_BYTES);
         let floor = |i: usize| stuck(i).min(claims[i].floor);
         let own = |i: &usize| Claim { floor: floor(*i), ..claims[*i].clone() };
