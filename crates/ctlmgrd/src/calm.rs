@@ -18,8 +18,6 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 const MOST_PATIENCE: Duration = Duration::from_secs(10);
 /// Nothing has moved for so long: it will not within the next seconds, or wakes the loop.
 const STILL: Duration = Duration::from_secs(30);
-/// Who waits for less than this part of ten seconds, in per cent, does not wait for memory.
-const NO_PRESSURE_PCT: f32 = 1.0;
 /// A change of available memory by more than this part of all is worth a reading.
 const NOTEWORTHY: u64 = 64;
 
@@ -80,17 +78,14 @@ impl Calm {
         self.asked_at = Some(now);
     }
 
-    /// Something was decided. Where memory is short or nearly so, and that is all, nothing need be read every second for it.
+    /// Something was decided. Where memory is nearly short, and that is all, nothing need be read every second for it.
     pub fn note_plan(&mut self, now: Instant, plan: &Plan, host: &HostSample) {
         let (demand, free) = (plan.account.demand, host.mem_free);
         let most = Bytes(host.mem_total.0 / NOTEWORTHY);
         let is_still = |(_, asked, was_free): &(Instant, Bytes, Bytes)| {
             asked.abs_diff(demand) <= most && was_free.abs_diff(free) <= most
         };
-        // Where pressure is not known, somebody may wait.
-        let rests = host.pressure.is_some_and(|p| p.some.avg10_pct < NO_PRESSURE_PCT);
-        let moves =
-            plan.account.is_contended() && !rests || plan.is_swept || !plan.steps.is_empty();
+        let moves = plan.account.is_contended() || plan.is_swept || !plan.steps.is_empty();
         self.still = match moves {
             true => None,
             false => self.still.filter(is_still).or(Some((now, demand, free))),
@@ -132,7 +127,6 @@ impl Calm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctlmgr_model::{Pressure, PressureLine};
 
     #[test]
     fn a_glance_does_until_something_happens_or_time_passes() {
@@ -194,17 +188,7 @@ mod tests {
         calm.note_plan(after(80), &plan, &free(10_000));
         plan.account.demand = Bytes(1_100_000);
         calm.note_plan(after(111), &plan, &free(10_000));
-        assert!(!calm.is_still(after(200)), "contended, and who waits is not known");
-        let waits = |avg10_pct| {
-            let line = PressureLine { avg10_pct, ..PressureLine::default() };
-            let pressure = Some(Pressure { some: line, full: line });
-            HostSample { pressure, ..free(10_000) }
-        };
-        calm.note_plan(after(201), &plan, &waits(0.5));
-        assert!(!calm.is_still(after(230)));
-        assert!(calm.is_still(after(231)), "what is missing nobody wants");
-        calm.note_plan(after(232), &plan, &waits(1.5));
-        assert!(!calm.is_still(after(300)), "somebody waits for it");
+        assert!(!calm.is_still(after(200)), "contended");
     }
 
     fn host() -> HostSample {

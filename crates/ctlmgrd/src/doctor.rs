@@ -294,6 +294,20 @@ mod tests {
     }
 
     #[test]
+    fn what_memory_reclaim_cannot_do_is_said_by_version() {
+        let said = |kernel: &str, has_reclaim| {
+            let mut examination = healthy();
+            (examination.facts.kernel, examination.facts.has_reclaim) =
+                (kernel.into(), has_reclaim);
+            let mut judged = judge(&examination).into_iter();
+            judged.find(|f| f.check == "memory.reclaim").unwrap().message
+        };
+        assert!(said("5.15.0", false).contains("no memory.reclaim (5.19 or newer)"));
+        assert!(said("6.8.12", true).contains("page cache alone (6.9 or newer)"));
+        assert_eq!(said("6.9.0", true), "available");
+    }
+
+    #[test]
     fn each_fault_is_found() {
         let cases: [(&str, Severity, Break); 11] = [
             ("cgroup v2", Severity::Fatal, |e| e.facts.has_cgroup2 = false),
