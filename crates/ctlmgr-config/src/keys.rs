@@ -59,7 +59,8 @@ pub const KEYS: &[Key] = &[
         "size",
         "\"8M\"",
         "A change of memory.low, memory.min or memory.high smaller than this (or than half of the value, if that is \
-         less, but 1M at least) is not written, but for floors, for what is too much, and for a raise of a limit that is nearly reached.",
+         less, but 1M at least) is not written, but for floors, where protection has to make room in a full slice, and for \
+         a raise of a limit that is nearly reached.",
     ),
     key(
         "memory",
