@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ctlmgr_host::{Hierarchy, Host};
-use ctlmgr_model::{CgroupPath, Snapshot};
+use ctlmgr_model::{CgroupId, CgroupPath, Group, Snapshot};
 use nix::libc::O_NONBLOCK;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use tokio::io::Interest;
@@ -71,8 +71,9 @@ impl Wakes {
             }
         }
         if let Some(events) = &mut self.events {
-            let files = snapshot.workloads.iter().map(|w| &w.group.path);
-            events.follow(files.map(|path| self.cgroups.file(path, "memory.events")).collect());
+            let groups = snapshot.workloads.iter().map(|w| &w.group);
+            let file = |g: &Group| (self.cgroups.file(&g.path, "memory.events"), g.id);
+            events.follow(groups.map(file).collect());
         }
     }
 
@@ -129,7 +130,8 @@ pub(crate) fn register<T: AsRawFd>(inner: T, interest: Interest) -> io::Result<A
 #[derive(Debug)]
 struct Events {
     inotify: Arc<AsyncFd<Pollable>>,
-    watches: BTreeMap<PathBuf, WatchDescriptor>,
+    /// A container that was started again has another cgroup in the same place, and the kernel drops what watched the old one.
+    watches: BTreeMap<(PathBuf, CgroupId), WatchDescriptor>,
     task: JoinHandle<()>,
 }
 
@@ -141,7 +143,7 @@ impl Events {
         Ok(Events { inotify, watches: BTreeMap::new(), task })
     }
 
-    fn follow(&mut self, files: BTreeSet<PathBuf>) {
+    fn follow(&mut self, files: BTreeSet<(PathBuf, CgroupId)>) {
         let inotify = &self.inotify.get_ref().0;
         self.watches.retain(|file, watch| {
             let keep = files.contains(file);
@@ -155,7 +157,7 @@ impl Events {
             if self.watches.contains_key(&file) {
                 continue;
             }
-            if let Ok(watch) = inotify.add_watch(&file, AddWatchFlags::IN_MODIFY) {
+            if let Ok(watch) = inotify.add_watch(&file.0, AddWatchFlags::IN_MODIFY) {
                 self.watches.insert(file, watch);
             }
         }
@@ -177,5 +179,34 @@ async fn drain(inotify: Arc<AsyncFd<Pollable>>, sender: Sender<Wake>) {
             Err(nix::errno::Errno::EAGAIN) => guard.clear_ready(),
             Err(_) => break,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cgroup_that_is_made_anew_in_the_same_place_is_watched_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("memory.events");
+        let (sender, mut wakes) = mpsc::channel(8);
+        let mut events = Events::new(sender).unwrap();
+        let mut is_woken = async || {
+            let wake = tokio::time::timeout(Duration::from_secs(10), wakes.recv()).await;
+            matches!(wake, Ok(Some(Wake::MemoryEvent)))
+        };
+        std::fs::write(&file, "high 0").unwrap();
+        events.follow(BTreeSet::from([(file.clone(), CgroupId(1))]));
+        std::fs::rename(&file, directory.path().join("old")).unwrap();
+        std::fs::write(&file, "high 0").unwrap();
+        events.follow(BTreeSet::from([(file.clone(), CgroupId(2))]));
+        assert!(is_woken().await, "the kernel tells that the old one is watched no more");
+        std::fs::write(&file, "high 1").unwrap();
+        assert!(is_woken().await);
     }
 }
