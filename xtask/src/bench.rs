@@ -2,6 +2,7 @@
 
 mod batches;
 mod bomb;
+mod changes;
 mod gate;
 mod general;
 mod idle;
@@ -13,16 +14,17 @@ mod settling;
 mod shapes;
 mod starts;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 
 use self::report::{Results, Run};
 use self::scene::{Member, POLICIES, Policy, Pressure, SCENES, STEPS, Scene};
 use crate::lab::{self, Kit, Record};
-use crate::{fresh, sh, vm};
+use crate::{dist, fresh, sh, vm};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -34,7 +36,9 @@ pub struct Arguments {
 enum Command {
     /// Two hogs under pressure: resident parts, pace and latency per step and policy.
     Memory(Memory),
-    /// What a service feels of a neighbour that runs into its own memory.max.
+    /// How soon shares settle after a container came, grew or went, a promise or a weight changed, or the machine did.
+    Changes(changes::Changes),
+    /// What a service and a database feel of a neighbour that runs into its own memory.max.
     Bomb(bomb::Bomb),
     /// What dockerd's clients feel of a gate that holds nobody.
     Gate(gate::Gate),
@@ -114,6 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.command {
         Command::Batches => batches::run(),
         Command::Memory(memory) => run_memory(&kit, memory),
+        Command::Changes(changes) => changes::run(&kit, changes),
         Command::Bomb(bomb) => bomb::run(&kit, bomb),
         Command::Idle(idle) => idle::run(&kit, idle),
         Command::Gate(gate) => gate::run(&kit, gate),
@@ -127,6 +132,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 /// Whether a policy is among those asked for: `only` is a part of its name, or several with | between them.
 fn is_named(policy: &str, only: &str) -> bool {
     only.split('|').any(|part| policy.contains(part))
+}
+
+/// Where what was measured is kept.
+fn directory() -> PathBuf {
+    dist::target().join("bench")
+}
+
+fn keep(name: &str, text: &str) -> Result<()> {
+    std::fs::create_dir_all(directory())?;
+    let path = directory().join(name);
+    std::fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))
 }
 
 fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {

@@ -7,6 +7,7 @@ mod fresh;
 mod lab;
 mod man;
 mod picture;
+mod record;
 mod sh;
 mod test;
 mod tidy;
@@ -35,6 +36,8 @@ enum Command {
     Test(test::Arguments),
     /// Measure in the guest, side by side in one run.
     Bench(bench::Arguments),
+    /// Run hosts in the guest and keep what ctlmgr saw and decided, for the tests that decide it again.
+    Record(record::Arguments),
     /// The guest: a real kernel, systemd and dockerd under QEMU.
     Vm(vm::Arguments),
     /// Check sizes, crate edges and lints.
@@ -65,6 +68,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Vm(arguments) => return vm::run(arguments).map(ExitCode::from),
         Command::Tidy => tidy::run(),
         Command::Man { check } => man::run(check),

@@ -14,9 +14,9 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::general;
 use super::place::{Sequence, planned};
-use crate::{dist, sh};
+use super::{general, keep};
+use crate::sh;
 
 /// Divisions of more containers than this are not tried one by one.
 const MOST_TRIED: usize = 13;
@@ -60,9 +60,7 @@ pub fn run() -> Result<()> {
     writeln!(out, "\n{}", general::table()?)?;
     writeln!(out, "\n{}", general::constrained()?)?;
     print!("{out}");
-    let directory = dist::target().join("bench");
-    std::fs::create_dir_all(&directory)?;
-    Ok(std::fs::write(directory.join("batches.md"), out)?)
+    keep("batches.md", &out)
 }
 
 fn row(name: &str, case: &Case, input: &Value) -> Result<String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::dist;
+use super::keep;
 use crate::lab::{self, Kit, Record};
 
 #[derive(Debug, clap::Args)]
@@ -23,10 +23,7 @@ pub struct Gate {
 pub fn run(kit: &Kit, gate: &Gate) -> Result<()> {
     let record = measure(kit, gate)?;
     let table = table(&record, gate.here)?;
-    let directory = dist::target().join("bench");
-    std::fs::create_dir_all(&directory)?;
-    let name = if gate.here { "gate-here.md" } else { "gate.md" };
-    std::fs::write(directory.join(name), &table)?;
+    keep(if gate.here { "gate-here.md" } else { "gate.md" }, &table)?;
     print!("{table}");
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::dist;
+use super::keep;
 use crate::lab::{self, Kit, Record};
 
 #[derive(Debug, clap::Args)]
@@ -25,9 +25,7 @@ pub fn run(kit: &Kit, idle: &Idle) -> Result<()> {
     let record = lab::run(kit, &script, limit)?;
     record.expect_undone()?;
     let table = table(&record, idle)?;
-    let directory = dist::target().join("bench");
-    std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join("idle.md"), &table)?;
+    keep("idle.md", &table)?;
     print!("{table}");
     Ok(())
 }

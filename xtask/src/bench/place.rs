@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use super::keep;
 use crate::{dist, fresh, sh};
 
 /// Workloads and domains.
@@ -47,9 +48,7 @@ pub fn run() -> Result<()> {
         }
     }
     print!("{out}");
-    let directory = dist::target().join("bench");
-    std::fs::create_dir_all(&directory)?;
-    Ok(std::fs::write(directory.join("place.md"), out)?)
+    keep("place.md", &out)
 }
 
 #[expect(clippy::cast_sign_loss, reason = "a cast saturates")]

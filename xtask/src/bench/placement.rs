@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::keep;
 use crate::lab::{self, Kit, Record};
-use crate::{dist, sh, vm};
+use crate::{sh, vm};
 
 #[derive(Debug, clap::Args)]
 pub struct Placement {
@@ -72,9 +73,7 @@ pub fn run(kit: &Kit, placement: &Placement) -> Result<()> {
         report(&mut out, name, &record)?;
     }
     print!("{out}");
-    let directory = dist::target().join("bench");
-    std::fs::create_dir_all(&directory)?;
-    std::fs::write(directory.join("placement.md"), &out)?;
+    keep("placement.md", &out)?;
     sh::say("the tables are in bench/placement.md of the build directory");
     Ok(())
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::scene::{Kind, Member, POLICIES, STEPS, Scene};
 use super::settling::{self, Settling};
-use crate::dist;
+use super::{directory, keep};
 use crate::lab::{Record, mean};
 use crate::picture::{Line, Panel, draw};
 use crate::vm;
@@ -111,14 +111,12 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
 impl Results<'_> {
     /// Writes report and picture of what was measured so far.
     pub fn write(&self) -> Result<()> {
-        let directory = dist::target().join("bench");
-        std::fs::create_dir_all(&directory)?;
         let unusual = [(self.swap, "disk"), (self.kernel, vm::RELEASE)];
         let unusual = unusual.iter().filter(|(is, usual)| is != usual).map(|(is, _)| *is);
         let parts: Vec<&str> = ["memory", self.scene.name].into_iter().chain(unusual).collect();
         let name = parts.join("-");
-        std::fs::write(directory.join(format!("{name}.md")), self.report()?)?;
-        self.picture(&directory.join(format!("{name}.svg")))
+        keep(&format!("{name}.md"), &self.report()?)?;
+        self.picture(&directory().join(format!("{name}.svg")))
     }
 
     fn of(&self, policy: usize) -> Vec<&Run> {
@@ -312,7 +310,7 @@ impl Results<'_> {
                     continue;
                 }
                 let shown = |s: &Settling| {
-                    let Settling { writes, last_secs, last_of, turns } = s;
+                    let Settling { writes, last_secs, last_of, turns, .. } = s;
                     format!("{writes} / {last_secs:.1} {last_of} / {turns}")
                 };
                 let shown: Vec<String> = steps.iter().map(shown).collect();
@@ -322,7 +320,7 @@ impl Results<'_> {
         if !rows.is_empty() {
             writeln!(
                 out,
-                "\n| policy | run | after each step: writes of memory.low and memory.min / the last of more than 5 %, s, and whose / most turns of one in ten seconds |\n|---|---|---|\n{rows}"
+                "\n| policy | run | after each step: writes of memory.low and memory.min / the last of more than 5 %, s, and whose / most turns of one knob, memory.high among them, in ten seconds |\n|---|---|---|\n{rows}"
             )?;
         }
         Ok(())

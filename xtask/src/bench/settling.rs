@@ -16,11 +16,13 @@ const SETTLED_USEC: u64 = 10_000_000;
 pub struct Settling {
     /// Writes of memory.low and memory.min.
     pub writes: usize,
+    /// When the first one came that changed a knob noticeably, in seconds after the change.
+    pub first_secs: Option<f64>,
     /// When the last one came that changed a knob noticeably, in seconds after the change.
     pub last_secs: f64,
     /// Whose that was: the name of its cgroup.
     pub last_of: String,
-    /// How often one knob changed its direction within ten seconds, at most.
+    /// How often one knob, memory.high among them, changed its direction within ten seconds, at most.
     pub turns: usize,
 }
 
@@ -33,22 +35,27 @@ pub fn of(record: &Record) -> Vec<Settling> {
 }
 
 fn between(from: u64, to: u64, all: &[Written]) -> Settling {
-    let writes: Vec<&Written> = all.iter().filter(|w| (from..to).contains(&w.at_usec)).collect();
-    let last = writes.iter().filter(|w| w.is_noteworthy()).max_by_key(|w| w.at_usec);
+    let of_change: Vec<&Written> = all.iter().filter(|w| (from..to).contains(&w.at_usec)).collect();
     let mut ways: BTreeMap<&str, Vec<bool>> = BTreeMap::new();
-    for w in writes.iter().filter(|w| w.at_usec - from < SETTLED_USEC) {
+    for w in of_change.iter().filter(|w| w.at_usec - from < SETTLED_USEC) {
         ways.entry(&w.knob).or_default().push(w.to > w.from);
     }
+    let writes: Vec<&&Written> = of_change.iter().filter(|w| w.is_protection()).collect();
+    let noteworthy = || writes.iter().filter(|w| w.is_noteworthy());
+    let secs = |w: &Written| (w.at_usec - from) as f64 / 1e6;
+    let first = noteworthy().min_by_key(|w| w.at_usec);
+    let last = noteworthy().max_by_key(|w| w.at_usec);
     let turns = |ways: &Vec<bool>| ways.windows(2).filter(|pair| pair[0] != pair[1]).count();
     Settling {
         writes: writes.len(),
-        last_secs: last.map_or(0.0, |w| (w.at_usec - from) as f64 / 1e6),
+        first_secs: first.map(|w| secs(w)),
+        last_secs: last.map_or(0.0, |w| secs(w)),
         last_of: last.map_or(String::new(), |w| w.name().to_owned()),
         turns: ways.values().map(turns).max().unwrap_or(0),
     }
 }
 
-/// A protection that was written, from ctlmgr's journal.
+/// A knob of memory that was written, from ctlmgr's journal.
 struct Written {
     at_usec: u64,
     /// Which, and of whom.
@@ -61,8 +68,8 @@ impl Written {
     fn of(entry: &Value) -> Option<Written> {
         let number = |field: &str| entry[field].as_str()?.parse().ok();
         let knob = entry["F_KNOB"].as_str()?;
-        let is_protection = matches!(knob, "memory.low" | "memory.min");
-        is_protection.then_some(Written {
+        let is_known = matches!(knob, "memory.low" | "memory.min" | "memory.high");
+        is_known.then_some(Written {
             at_usec: number("__REALTIME_TIMESTAMP")?,
             knob: format!("{} {knob}", entry["F_PATH"].as_str()?),
             from: number("F_FROM")?,
@@ -77,6 +84,10 @@ impl Written {
         name.get(..20).unwrap_or(name)
     }
 
+    fn is_protection(&self) -> bool {
+        !self.knob.ends_with(" memory.high")
+    }
+
     fn is_noteworthy(&self) -> bool {
         self.from.abs_diff(self.to) > self.from.max(self.to) / 100 * NOTEWORTHY
     }
@@ -89,10 +100,11 @@ mod tests {
 
     #[test]
     fn turns_are_of_one_knob_and_what_estimates_breathe_is_no_change() {
-        let write = |secs: u64, path: &str, from: u64, to: u64| {
-            json!({"__REALTIME_TIMESTAMP": (secs * 1_000_000).to_string(), "F_KNOB": "memory.low",
+        let write_of = |knob: &str, secs: u64, path: &str, from: u64, to: u64| {
+            json!({"__REALTIME_TIMESTAMP": (secs * 1_000_000).to_string(), "F_KNOB": knob,
                 "F_PATH": path, "F_FROM": from.to_string(), "F_TO": to.to_string()})
         };
+        let write = |secs, path, from, to| write_of("memory.low", secs, path, from, to);
         let changed = |secs: u64| json!({"changed_usec": secs * 1_000_000});
         let data = vec![
             write(90, "/a", 400, 0),
@@ -102,13 +114,22 @@ mod tests {
             write(103, "/b", 100, 200),
             write(104, "/a", 300, 350),
             write(106, "/a", 350, 349),
+            // Not a protection, but a knob that must not swing.
+            write_of("memory.high", 101, "/a", 500, 600),
+            write_of("memory.high", 102, "/a", 600, 500),
+            write_of("memory.high", 103, "/a", 500, 600),
+            write_of("memory.high", 108, "/a", 600, 500),
             write(115, "/a", 349, 360),
             write(121, "/a", 360, 100),
         ];
         let found = of(&Record { data });
-        let last_of = "a".to_owned();
-        let first = Settling { writes: 5, last_secs: 4.0, last_of: last_of.clone(), turns: 2 };
-        assert_eq!(found[0], first);
-        assert_eq!(found[1], Settling { writes: 1, last_secs: 1.0, last_of, turns: 0 });
+        let settled = |writes, first_secs, last_secs, turns| Settling {
+            writes,
+            first_secs: Some(first_secs),
+            last_secs,
+            last_of: "a".to_owned(),
+            turns,
+        };
+        assert_eq!(found, [settled(5, 2.0, 4.0, 3), settled(1, 1.0, 1.0, 0)]);
     }
 }

@@ -8,9 +8,10 @@ use anyhow::{Context, Result};
 use ctlmgr_model::{Character, Io, Profile};
 use ctlmgr_policy::gate;
 
+use super::keep;
 use crate::lab::{self, Kit};
+use crate::sh;
 use crate::vm::Costs;
-use crate::{dist, sh};
 
 #[derive(Debug, clap::Args)]
 pub struct Shapes {
@@ -60,10 +61,8 @@ pub fn run(kit: &Kit, shapes: &Shapes) -> Result<()> {
     matrix(&mut out, &format!("traced ({})", shapes.by), &jobs, |j| j.traced)?;
     matrix(&mut out, "io.stat alone", &jobs, |j| Some(j.counted))?;
     print!("{out}");
-    let directory = dist::target().join("bench");
-    std::fs::create_dir_all(&directory)?;
     let file = format!("shapes-{}.md", shapes.by);
-    std::fs::write(directory.join(&file), out)?;
+    keep(&file, &out)?;
     sh::say(&format!(
         "{} jobs; the matrices are in bench/{file} of the build directory",
         jobs.len()

@@ -8,10 +8,10 @@ use ctlmgr_model::Character;
 use ctlmgr_policy::gate::{Penalties, Traits};
 use serde_json::Value;
 
-use super::is_named;
+use super::{is_named, keep};
 use crate::lab::{self, Kit, Record, mean};
+use crate::sh;
 use crate::vm::Costs;
-use crate::{dist, sh};
 
 #[derive(Debug, clap::Args)]
 pub struct Starts {
@@ -57,15 +57,10 @@ pub fn run(kit: &Kit, starts: &Starts) -> Result<()> {
             sh::say(&format!("round {run} of {}: {name}", starts.runs));
             let record = measure(kit, starts, script)?;
             row(&mut table, name, run, &record, &solo)?;
-            let directory = dist::target().join("bench");
-            std::fs::create_dir_all(&directory)?;
-            std::fs::write(directory.join(format!("starts-{}.md", starts.disk)), &table)?;
+            keep(&format!("starts-{}.md", starts.disk), &table)?;
             // When each began and how long it took, for whoever wants to know why.
             let raw = serde_json::to_string(&record.data)?;
-            std::fs::write(
-                directory.join(format!("starts-{}-{script}-{run}.json", starts.disk)),
-                raw,
-            )?;
+            keep(&format!("starts-{}-{script}-{run}.json", starts.disk), &raw)?;
         }
     }
     print!("{table}");
