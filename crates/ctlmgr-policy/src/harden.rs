@@ -16,8 +16,9 @@
 //!
 //! # Algorithm
 //! While contention is or was near, where memory.low is ignored ([`crate::heed`]) and with room in swap: of each share the part
-//! (k / weight)² is soft, and no less than [`SOFT`] (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
-//! and at which that of units, which have nothing hard, would be no more than [`SOFT`]: who weighs less than they do is not preferred to them. What cannot be
+//! (k / weight)² is soft (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
+//! and at which that of units, which have nothing hard, would be [`SOFT`]: who weighs less than they do is not preferred to them. Who weighs four times as much as
+//! they do may lose 0.3 % of its share at once: where at least a twentieth was soft for everybody, the heavier of two lost as much as the lighter one. What cannot be
 //! taken anyway does not count on either side; floors, and what others have set, count where they are more. It is found by
 //! bisection, because less is hard the higher it is. Who stands still, frozen or paused, has nothing of its share hard.
 //!
@@ -36,8 +37,8 @@ use crate::scene::Scene;
 /// With the floors no more of the capacity than this is to be hard. What slices hold beyond their members' comes on top
 /// ([`crate::cover`], up to 6 per cent of it): together that is what floors alone may be.
 const PART: Percent = Percent(75);
-/// Of each share at least this part stays soft: that is what whoever is promised all it needs may lose at once. An eighth was a third of the
-/// work of two that touched their sets all the time.
+/// Of the share of one that weighs what units do at least this part stays soft: that is what it may lose at once, if it is promised all it needs. An
+/// eighth was a third of the work of two that touched their sets all the time.
 const SOFT: f64 = 0.05;
 /// Halvings of the interval in which the level lies: more than a double can tell apart.
 const HALVINGS: u32 = 60;
@@ -70,7 +71,7 @@ struct Candidate {
 impl Candidate {
     /// What it does not use of it would be its neighbours' (memory_recursiveprot).
     fn hard(&self, level: f64) -> Bytes {
-        let soft = (level / self.weight).powi(2).clamp(SOFT, 1.0);
+        let soft = (level / self.weight).powi(2).min(1.0);
         lifted(self.share, 1.0 - soft).min(self.used)
     }
 
@@ -209,7 +210,7 @@ mod tests {
         };
         // 1400 of 1400 + 100 are to be had, near contention: three quarters of it are some 944 MiB.
         assert_eq!(of(&[(800, 100), (400, 100)], 1400), [629, 314]);
-        assert_eq!(of(&[(800, 100), (400, 400)], 1400), [563, 380]);
+        assert_eq!(of(&[(800, 100), (400, 400)], 1400), [551, 392]);
         let near = of(&[(700, 100), (700, 101)], 1400);
         assert!(near[0].abs_diff(near[1]) < 10, "a little more weight, a little more: {near:?}");
         assert_eq!(of(&[(8, 5), (800, 100), (400, 100)], 1400)[0], 0, "much less than others");
