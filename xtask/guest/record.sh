@@ -120,6 +120,21 @@ shrink() {
 	done
 }
 
+weight() {
+	act
+	hog web-a 600 3
+	hog web-b 600 3
+	await web-a 600
+	await web-b 600
+	echo '@{"balloon":1100}'
+	sleep 40
+	record 65
+	sleep 5
+	ctlmgr weight web-a 400 >/dev/null
+	sleep 30
+	ctlmgr weight web-a 100 >/dev/null
+}
+
 idle() {
 	# With the rungs below nobody would go short for long.
 	act 'freeze = ["idle"]' 'throttle = false' 'harden = false'

@@ -88,6 +88,9 @@ struct Memory {
     /// Debian release whose kernel boots, such as trixie-backports.
     #[arg(long, default_value = vm::RELEASE)]
     kernel: String,
+    /// Memory of the machine, in MiB. With 4096 nothing is missing at any step, and what is left is what processors do.
+    #[arg(long, default_value_t = vm::MEMORY_MIB)]
+    memory: u32,
     /// Only policies whose name contains this, or one of these with | between them.
     #[arg(long, default_value = "")]
     only: String,
@@ -151,8 +154,9 @@ fn run_memory(kit: &Kit, memory: &Memory) -> Result<()> {
 }
 
 fn run_scene(kit: &Kit, memory: &Memory, scene: &Scene) -> Result<()> {
-    let Memory { step_secs, swap, kernel, .. } = memory;
-    let mut results = Results { scene, step_secs: *step_secs, swap, kernel, runs: Vec::new() };
+    let Memory { step_secs, swap, kernel, memory: memory_mib, .. } = memory;
+    let (step_secs, memory_mib, runs) = (*step_secs, *memory_mib, Vec::new());
+    let mut results = Results { scene, step_secs, swap, kernel, memory_mib, runs };
     let is_possible = |p: &Policy| p.script != "parts" || memory.parts.is_some();
     let is_wanted = |p: &Policy| {
         is_named(p.name, &memory.only) && (memory.peers || !p.is_peer) && is_possible(p)
@@ -201,7 +205,8 @@ fn measure(kit: &Kit, memory: &Memory, scene: &Scene, policy: &Policy) -> Result
         format!("cpu_by_size={}", memory.cpu_by_size),
     ];
     let limit = Duration::from_secs(300 + u64::from(memory.step_secs) * STEPS as u64 * 3);
-    let shape = vm::Shape { kernel: memory.kernel.clone(), ..vm::Shape::default() };
+    let kernel = memory.kernel.clone();
+    let shape = vm::Shape { kernel, memory: memory.memory, ..vm::Shape::default() };
     let record = lab::run_in_shape(kit, &script.join(" "), limit, &shape)?;
     record.expect_undone()?;
     Ok(record)

@@ -15,8 +15,8 @@ use crate::lab::{self, Kit};
 use crate::{fresh, sh};
 
 /// As `record.sh` knows them.
-const NAMES: [&str; 9] =
-    ["burst", "squeeze", "needs", "waste", "used-up", "files", "shrink", "idle", "slice"];
+const NAMES: [&str; 10] =
+    ["burst", "squeeze", "needs", "waste", "used-up", "files", "shrink", "weight", "idle", "slice"];
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {

@@ -20,9 +20,9 @@ pub struct Changes {
 /// Measures, prints the table and keeps it.
 pub fn run(kit: &Kit, changes: &Changes) -> Result<()> {
     let mut table = String::from(
-        "Seconds since the command began; a change of a protection counts if it is of more than 5 %.\n\n\
-         | what happens | run | the command took | first change | last change, and whose | writes of memory.low and memory.min | most turns of one knob in 10 s |\n\
-         |---|---|---|---|---|---|---|\n",
+        "Seconds since the command began; changes of more than 5 %. A memory.low is a share; what is hard (memory.min) follows what is used.\n\n\
+         | what happens | run | the command took | first change of a memory.low | last one, and whose | last change of a memory.min | writes of both | most turns of one knob, memory.high among them, in 10 s |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for run in 1..=changes.runs {
         sh::say(&format!("round {run} of {}", changes.runs));
@@ -30,6 +30,8 @@ pub fn run(kit: &Kit, changes: &Changes) -> Result<()> {
         record.expect_undone()?;
         rows(&mut table, run, &record)?;
         keep("changes.md", &table)?;
+        // Every write, for whoever wants to know why.
+        keep(&format!("changes-{run}.json"), &serde_json::to_string(&record.data)?)?;
     }
     print!("{table}");
     Ok(())
@@ -40,12 +42,15 @@ fn rows(table: &mut String, run: u32, record: &Record) -> Result<()> {
     for (change, settled) in changes.zip(settling::of(record)) {
         let what = change["what"].as_str().unwrap_or_default();
         let took_secs = change["took_usec"].as_f64().unwrap_or(f64::NAN) / 1e6;
-        let Settling { writes, first_secs, last_secs, last_of, turns } = settled;
+        let Settling { writes, first_secs, last_secs, last_of, hard_secs, turns } = settled;
         let changed = match first_secs {
             Some(first) => format!("{first:.1} | {last_secs:.1} {last_of}"),
             None => "none | none".to_owned(),
         };
-        writeln!(table, "| {what} | {run} | {took_secs:.1} | {changed} | {writes} | {turns} |")?;
+        writeln!(
+            table,
+            "| {what} | {run} | {took_secs:.1} | {changed} | {hard_secs:.1} | {writes} | {turns} |"
+        )?;
     }
     Ok(())
 }

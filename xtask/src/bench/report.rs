@@ -25,6 +25,7 @@ pub struct Results<'a> {
     pub step_secs: u32,
     pub swap: &'a str,
     pub kernel: &'a str,
+    pub memory_mib: u32,
     pub runs: Vec<Run>,
 }
 
@@ -111,7 +112,9 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
 impl Results<'_> {
     /// Writes report and picture of what was measured so far.
     pub fn write(&self) -> Result<()> {
-        let unusual = [(self.swap, "disk"), (self.kernel, vm::RELEASE)];
+        let memory = self.memory_mib.to_string();
+        let usual_memory = vm::MEMORY_MIB.to_string();
+        let unusual = [(self.swap, "disk"), (self.kernel, vm::RELEASE), (&memory, &usual_memory)];
         let unusual = unusual.iter().filter(|(is, usual)| is != usual).map(|(is, _)| *is);
         let parts: Vec<&str> = ["memory", self.scene.name].into_iter().chain(unusual).collect();
         let name = parts.join("-");
@@ -146,8 +149,8 @@ impl Results<'_> {
         let mut out = String::new();
         writeln!(
             out,
-            "{}. Kernel of {}, swap: {}. Steps of {} s; means over the second half of each; every run is shown.\n",
-            self.scene.about, self.kernel, self.swap, self.step_secs
+            "{}. Kernel of {}, {} MiB, swap: {}. Steps of {} s; means over the second half of each; every run is shown.\n",
+            self.scene.about, self.kernel, self.memory_mib, self.swap, self.step_secs
         )?;
         let step = self.scene.pressure.label();
         writeln!(
@@ -310,8 +313,8 @@ impl Results<'_> {
                     continue;
                 }
                 let shown = |s: &Settling| {
-                    let Settling { writes, last_secs, last_of, turns, .. } = s;
-                    format!("{writes} / {last_secs:.1} {last_of} / {turns}")
+                    let Settling { writes, last_secs, last_of, hard_secs, turns, .. } = s;
+                    format!("{writes} / {last_secs:.1} {last_of} / {hard_secs:.1} / {turns}")
                 };
                 let shown: Vec<String> = steps.iter().map(shown).collect();
                 writeln!(rows, "| {name} | {} | {} |", n + 1, shown.join(", "))?;
@@ -320,7 +323,7 @@ impl Results<'_> {
         if !rows.is_empty() {
             writeln!(
                 out,
-                "\n| policy | run | after each step: writes of memory.low and memory.min / the last of more than 5 %, s, and whose / most turns of one knob, memory.high among them, in ten seconds |\n|---|---|---|\n{rows}"
+                "\n| policy | run | after each step: writes of memory.low and memory.min / the last of a memory.low of more than 5 %, s, and whose / of a memory.min / most turns of one knob, memory.high among them, in ten seconds |\n|---|---|---|\n{rows}"
             )?;
         }
         Ok(())

@@ -8,6 +8,8 @@ use crate::lab::Record;
 
 /// A change of less than this part of a knob, in per cent, is no more than what estimates breathe.
 const NOTEWORTHY: u64 = 5;
+const LOW: &str = "memory.low";
+const MIN: &str = "memory.min";
 /// Shares are to have settled by then.
 const SETTLED_USEC: u64 = 10_000_000;
 
@@ -16,12 +18,14 @@ const SETTLED_USEC: u64 = 10_000_000;
 pub struct Settling {
     /// Writes of memory.low and memory.min.
     pub writes: usize,
-    /// When the first one came that changed a knob noticeably, in seconds after the change.
+    /// When the first one came that changed a memory.low noticeably, in seconds after the change. That is a share.
     pub first_secs: Option<f64>,
-    /// When the last one came that changed a knob noticeably, in seconds after the change.
+    /// When the last one came that changed a memory.low noticeably.
     pub last_secs: f64,
     /// Whose that was: the name of its cgroup.
     pub last_of: String,
+    /// When the last one came that changed a memory.min noticeably. What is hard follows what is used, as that comes back.
+    pub hard_secs: f64,
     /// How often one knob, memory.high among them, changed its direction within ten seconds, at most.
     pub turns: usize,
 }
@@ -40,17 +44,18 @@ fn between(from: u64, to: u64, all: &[Written]) -> Settling {
     for w in of_change.iter().filter(|w| w.at_usec - from < SETTLED_USEC) {
         ways.entry(&w.knob).or_default().push(w.to > w.from);
     }
-    let writes: Vec<&&Written> = of_change.iter().filter(|w| w.is_protection()).collect();
-    let noteworthy = || writes.iter().filter(|w| w.is_noteworthy());
+    let noteworthy = |knob| of_change.iter().filter(move |w| w.is_of(knob) && w.is_noteworthy());
     let secs = |w: &Written| (w.at_usec - from) as f64 / 1e6;
-    let first = noteworthy().min_by_key(|w| w.at_usec);
-    let last = noteworthy().max_by_key(|w| w.at_usec);
+    let first = noteworthy(LOW).min_by_key(|w| w.at_usec);
+    let last = noteworthy(LOW).max_by_key(|w| w.at_usec);
+    let hard = noteworthy(MIN).max_by_key(|w| w.at_usec);
     let turns = |ways: &Vec<bool>| ways.windows(2).filter(|pair| pair[0] != pair[1]).count();
     Settling {
-        writes: writes.len(),
+        writes: of_change.iter().filter(|w| w.is_of(LOW) || w.is_of(MIN)).count(),
         first_secs: first.map(|w| secs(w)),
         last_secs: last.map_or(0.0, |w| secs(w)),
         last_of: last.map_or(String::new(), |w| w.name().to_owned()),
+        hard_secs: hard.map_or(0.0, |w| secs(w)),
         turns: ways.values().map(turns).max().unwrap_or(0),
     }
 }
@@ -68,7 +73,7 @@ impl Written {
     fn of(entry: &Value) -> Option<Written> {
         let number = |field: &str| entry[field].as_str()?.parse().ok();
         let knob = entry["F_KNOB"].as_str()?;
-        let is_known = matches!(knob, "memory.low" | "memory.min" | "memory.high");
+        let is_known = matches!(knob, LOW | MIN | "memory.high");
         is_known.then_some(Written {
             at_usec: number("__REALTIME_TIMESTAMP")?,
             knob: format!("{} {knob}", entry["F_PATH"].as_str()?),
@@ -84,8 +89,8 @@ impl Written {
         name.get(..20).unwrap_or(name)
     }
 
-    fn is_protection(&self) -> bool {
-        !self.knob.ends_with(" memory.high")
+    fn is_of(&self, knob: &str) -> bool {
+        self.knob.ends_with(knob)
     }
 
     fn is_noteworthy(&self) -> bool {
@@ -104,7 +109,7 @@ mod tests {
             json!({"__REALTIME_TIMESTAMP": (secs * 1_000_000).to_string(), "F_KNOB": knob,
                 "F_PATH": path, "F_FROM": from.to_string(), "F_TO": to.to_string()})
         };
-        let write = |secs, path, from, to| write_of("memory.low", secs, path, from, to);
+        let write = |secs, path, from, to| write_of(LOW, secs, path, from, to);
         let changed = |secs: u64| json!({"changed_usec": secs * 1_000_000});
         let data = vec![
             write(90, "/a", 400, 0),
@@ -114,6 +119,7 @@ mod tests {
             write(103, "/b", 100, 200),
             write(104, "/a", 300, 350),
             write(106, "/a", 350, 349),
+            write_of(MIN, 107, "/a", 100, 200),
             // Not a protection, but a knob that must not swing.
             write_of("memory.high", 101, "/a", 500, 600),
             write_of("memory.high", 102, "/a", 600, 500),
@@ -123,13 +129,14 @@ mod tests {
             write(121, "/a", 360, 100),
         ];
         let found = of(&Record { data });
-        let settled = |writes, first_secs, last_secs, turns| Settling {
+        let settled = |writes, first_secs, last_secs, hard_secs, turns| Settling {
             writes,
             first_secs: Some(first_secs),
             last_secs,
             last_of: "a".to_owned(),
+            hard_secs,
             turns,
         };
-        assert_eq!(found, [settled(5, 2.0, 4.0, 3), settled(1, 1.0, 1.0, 0)]);
+        assert_eq!(found, [settled(6, 2.0, 4.0, 7.0, 3), settled(1, 1.0, 1.0, 0.0, 0)]);
     }
 }

@@ -21,7 +21,7 @@ use clap::Subcommand;
 pub use disk_model::Costs;
 pub use machine::{Machine, OFTEN, SELDOM};
 pub use saved::{Guests, prepare_image, restore, restore_with_disk};
-pub use shape::{RELEASE, Shape};
+pub use shape::{MEMORY_MIB, RELEASE, Shape};
 
 use crate::{fresh, sh};
 

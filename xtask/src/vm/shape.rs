@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct Shape {
     /// Memory, in MiB.
-    #[arg(long, default_value_t = 2048)]
+    #[arg(long, default_value_t = MEMORY_MIB)]
     pub memory: u32,
     /// Processors.
     #[arg(long, default_value_t = 2)]
@@ -26,6 +26,9 @@ pub struct Shape {
     pub kernel: String,
 }
 
+/// Memory of the guest unless said otherwise, in MiB.
+pub const MEMORY_MIB: u32 = 2048;
+
 /// Debian release of the guest, and of its kernel unless said otherwise.
 pub const RELEASE: &str = "trixie";
 
@@ -37,7 +40,15 @@ const EMULATED: &str = "max,-erms,-fsrm,-la57,-smap,-smep,-umip,-pku";
 impl Default for Shape {
     fn default() -> Self {
         let kernel = RELEASE.to_owned();
-        Shape { memory: 2048, cpus: 2, l3: 1, numa: 1, swap: 2048, throttled_iops: None, kernel }
+        Shape {
+            memory: MEMORY_MIB,
+            cpus: 2,
+            l3: 1,
+            numa: 1,
+            swap: 2048,
+            throttled_iops: None,
+            kernel,
+        }
     }
 }
 
