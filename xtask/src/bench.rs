@@ -88,7 +88,7 @@ struct Memory {
     /// Debian release whose kernel boots, such as trixie-backports.
     #[arg(long, default_value = vm::RELEASE)]
     kernel: String,
-    /// Memory of the machine, in MiB. With 4096 nothing is missing at any step, and what is left is what processors do.
+    /// Memory of the machine, in MiB. With 4096 pairs beside a unit miss nothing at any step, and what is left is what processors do.
     #[arg(long, default_value_t = vm::MEMORY_MIB)]
     memory: u32,
     /// Only policies whose name contains this, or one of these with | between them.

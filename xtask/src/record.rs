@@ -1,6 +1,5 @@
 //! `cargo xtask record`: runs of the guest, kept so that tests decide them again.
 
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
@@ -53,10 +52,11 @@ fn record(kit: &Kit, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// All of it or nothing: the recording that is replaced may not be made again.
 fn write(path: &Path, events: &[&Value]) -> Result<()> {
-    let mut out = GzEncoder::new(File::create(path)?, Compression::best());
+    let mut out = GzEncoder::new(Vec::new(), Compression::best());
     for event in events {
         writeln!(out, "{event}")?;
     }
-    Ok(out.finish().map(drop)?)
+    Ok(std::fs::write(path, out.finish()?)?)
 }

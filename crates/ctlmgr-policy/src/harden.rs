@@ -16,9 +16,9 @@
 //!
 //! # Algorithm
 //! While contention is or was near, where memory.low is ignored ([`crate::heed`]) and with room in swap: of each share the part
-//! (k / weight)² is soft (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
-//! and at which that of units, which have nothing hard, would be [`SOFT`]: who weighs less than they do is not preferred to them. Who weighs four times as much as
-//! they do may lose 0.3 % of its share at once: where at least a twentieth was soft for everybody, the heavier of two lost as much as the lighter one. What cannot be
+//! (k / weight)² is soft, and no less than [`LEAST_SOFT`] (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
+//! and at which that of units, which have nothing hard, would be [`SOFT`]: of who weighs much less than they do nothing is. Who weighs more may lose half as much
+//! at once as who weighs what they do: where it was a twentieth for both, the heavier of two was slowed down as much as the lighter one. What cannot be
 //! taken anyway does not count on either side; floors, and what others have set, count where they are more. It is found by
 //! bisection, because less is hard the higher it is. Who stands still, frozen or paused, has nothing of its share hard.
 //!
@@ -40,6 +40,9 @@ const PART: Percent = Percent(75);
 /// Of the share of one that weighs what units do at least this part stays soft: that is what it may lose at once, if it is promised all it needs. An
 /// eighth was a third of the work of two that touched their sets all the time.
 const SOFT: f64 = 0.05;
+/// And of anybody's at least this, so that what nobody uses of it goes little by little, as it does of who was promised more than it needs: less
+/// than memory.min's dead band ([`crate::memory`]) would never be taken.
+const LEAST_SOFT: f64 = SOFT / 2.0;
 /// Halvings of the interval in which the level lies: more than a double can tell apart.
 const HALVINGS: u32 = 60;
 /// What is in force may be more than is to be by one part in so many before it is brought down at once.
@@ -71,7 +74,7 @@ struct Candidate {
 impl Candidate {
     /// What it does not use of it would be its neighbours' (memory_recursiveprot).
     fn hard(&self, level: f64) -> Bytes {
-        let soft = (level / self.weight).powi(2).min(1.0);
+        let soft = (level / self.weight).powi(2).clamp(LEAST_SOFT, 1.0);
         lifted(self.share, 1.0 - soft).min(self.used)
     }
 
@@ -210,7 +213,7 @@ mod tests {
         };
         // 1400 of 1400 + 100 are to be had, near contention: three quarters of it are some 944 MiB.
         assert_eq!(of(&[(800, 100), (400, 100)], 1400), [629, 314]);
-        assert_eq!(of(&[(800, 100), (400, 400)], 1400), [551, 392]);
+        assert_eq!(of(&[(800, 100), (400, 400)], 1400), [553, 390]);
         let near = of(&[(700, 100), (700, 101)], 1400);
         assert!(near[0].abs_diff(near[1]) < 10, "a little more weight, a little more: {near:?}");
         assert_eq!(of(&[(8, 5), (800, 100), (400, 100)], 1400)[0], 0, "much less than others");
@@ -221,10 +224,13 @@ mod tests {
 
     #[test]
     fn a_twentieth_of_a_share_stays_soft_where_units_have_the_rest() {
-        let mut snapshot = machine(&[(300, 100), (200, 100)], 1400);
+        let mut snapshot = machine(&[(300, 100), (200, 100), (250, 400)], 1650);
         snapshot.bystanders.push(group("system.slice/greedy.service", 99, Bytes::mib(900)));
         let plan = planned(&settings(), &snapshot);
-        let most = |v: &ctlmgr_model::Verdict| (v.share.0 >> 20) * 19 / 20;
+        // Of the heavier one half as much.
+        let most = |v: &ctlmgr_model::Verdict| {
+            (v.share.0 >> 20) * if v.weight.get() == 400 { 39 } else { 38 } / 40
+        };
         let workloads = plan.verdicts.iter().filter(|v| v.kind == VerdictKind::Workload);
         let most: Vec<u64> = workloads.map(most).collect();
         let hard = hard(&plan, &snapshot);

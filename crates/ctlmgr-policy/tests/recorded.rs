@@ -25,7 +25,7 @@ const BURST: &str = "burst";
 const SQUEEZE: &str = "squeeze";
 
 /// Two hogs of 400 and 800 MiB, promised that, on a machine that shrinks from 1800 to 1300 MiB (guest, 6.12 with classic
-/// lists, weights alike). The only one in which it was read who waits for processors.
+/// lists, weights alike).
 const SHRINK: &str = "shrink";
 
 /// A service of 500 MiB that was promised that, a fork server, and one that leaks 1500 MiB and goes on using 40 (guest, 6.12
@@ -198,7 +198,7 @@ fn a_limit_follows_at_each_reading() -> Result<()> {
     let mut at_once = 0;
     for plan in &plans {
         for step in &plan.steps {
-            let Action::Set { knob, .. } = step.action else { continue };
+            let Action::Set { knob: knob @ Knob::MemoryHigh, .. } = step.action else { continue };
             let before = last.insert((step.path.clone(), knob), plan.at);
             at_once += usize::from(before.is_some_and(|at| plan.at.since(at) < Millis(1500)));
         }

@@ -130,7 +130,7 @@ pub(crate) fn register<T: AsRawFd>(inner: T, interest: Interest) -> io::Result<A
 #[derive(Debug)]
 struct Events {
     inotify: Arc<AsyncFd<Pollable>>,
-    /// A container that was started again has another cgroup in the same place, and the kernel drops what watched the old one.
+    /// A container that was started again has another cgroup in the same place, of which what watched the old one says nothing.
     watches: BTreeMap<(PathBuf, CgroupId), WatchDescriptor>,
     task: JoinHandle<()>,
 }

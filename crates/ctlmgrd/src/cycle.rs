@@ -191,8 +191,8 @@ impl<U: UnitProperties> Daemon<U> {
                     Action::Set { knob, from, to, .. } => {
                         info!(%path, %knob, from = from.0, to = to.0, reason, "{step}");
                     }
-                    Action::Release { knob, prior, .. } => {
-                        info!(%path, %knob, prior = prior.0, reason, "{step}");
+                    Action::Release { knob, ours, prior } => {
+                        info!(%path, %knob, from = ours.0, to = prior.0, reason, "{step}");
                     }
                     Action::Stop { .. } => warn!(%path, reason, "stopped"),
                     Action::Pin { .. } | Action::Unpin { .. } => info!(%path, reason, "{step}"),

@@ -47,9 +47,10 @@ fn rows(table: &mut String, run: u32, record: &Record) -> Result<()> {
             Some(first) => format!("{first:.1} | {last_secs:.1} {last_of}"),
             None => "none | none".to_owned(),
         };
+        let hard = hard_secs.map_or("none".to_owned(), |secs| format!("{secs:.1}"));
         writeln!(
             table,
-            "| {what} | {run} | {took_secs:.1} | {changed} | {hard_secs:.1} | {writes} | {turns} |"
+            "| {what} | {run} | {took_secs:.1} | {changed} | {hard} | {writes} | {turns} |"
         )?;
     }
     Ok(())

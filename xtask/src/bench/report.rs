@@ -314,6 +314,7 @@ impl Results<'_> {
                 }
                 let shown = |s: &Settling| {
                     let Settling { writes, last_secs, last_of, hard_secs, turns, .. } = s;
+                    let hard_secs = hard_secs.unwrap_or_default();
                     format!("{writes} / {last_secs:.1} {last_of} / {hard_secs:.1} / {turns}")
                 };
                 let shown: Vec<String> = steps.iter().map(shown).collect();

@@ -25,7 +25,7 @@ pub struct Settling {
     /// Whose that was: the name of its cgroup.
     pub last_of: String,
     /// When the last one came that changed a memory.min noticeably. What is hard follows what is used, as that comes back.
-    pub hard_secs: f64,
+    pub hard_secs: Option<f64>,
     /// How often one knob, memory.high among them, changed its direction within ten seconds, at most.
     pub turns: usize,
 }
@@ -55,7 +55,7 @@ fn between(from: u64, to: u64, all: &[Written]) -> Settling {
         first_secs: first.map(|w| secs(w)),
         last_secs: last.map_or(0.0, |w| secs(w)),
         last_of: last.map_or(String::new(), |w| w.name().to_owned()),
-        hard_secs: hard.map_or(0.0, |w| secs(w)),
+        hard_secs: hard.map(|w| secs(w)),
         turns: ways.values().map(turns).max().unwrap_or(0),
     }
 }
@@ -137,6 +137,6 @@ mod tests {
             hard_secs,
             turns,
         };
-        assert_eq!(found, [settled(6, 2.0, 4.0, 7.0, 3), settled(1, 1.0, 1.0, 0.0, 0)]);
+        assert_eq!(found, [settled(6, 2.0, 4.0, Some(7.0), 3), settled(1, 1.0, 1.0, None, 0)]);
     }
 }
