@@ -4,6 +4,8 @@
 //! know what any file means. A cgroup that vanished between listing and reading is `None`, and
 //! this crate is the only place where that is decided.
 
+mod files;
+
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -13,8 +15,11 @@ use std::path::PathBuf;
 use ctlmgr_model::{CgroupId, CgroupPath};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
-use nix::sys::stat::{Mode, fstat};
+use nix::sys::stat::{Mode, fstat, stat};
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+
+pub use crate::files::Allowance;
+use crate::files::OpenFiles;
 
 /// Why a file of the host could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +94,7 @@ impl Host {
     /// Anything but absence.
     pub fn read(&self, path: &str) -> Result<Option<String>> {
         let path = self.path(path);
-        let read = File::open(&path).and_then(read_whole);
+        let read = File::open(&path).and_then(|file| read_whole(&file));
         or_absent(read).map_err(|source| HostError::Read { path, source })
     }
 
@@ -143,7 +148,12 @@ impl Hierarchy {
             Err(errno) => return Err(fail(errno)),
         };
         let id = CgroupId(fstat(&fd).map_err(fail)?.st_ino);
-        Ok(Some(CgroupDir { cgroup: cgroup.clone(), path, id, fd }))
+        Ok(Some(CgroupDir { cgroup: cgroup.clone(), path, id, fd, files: None }))
+    }
+
+    /// Whether the path of an open directory still leads to it.
+    pub fn has(&self, dir: &CgroupDir) -> bool {
+        stat(&dir.path).is_ok_and(|found| CgroupId(found.st_ino) == dir.id)
     }
 
     /// Names of the child cgroups, sorted; empty if the cgroup vanished.
@@ -190,6 +200,7 @@ pub struct CgroupDir {
     path: PathBuf,
     id: CgroupId,
     fd: OwnedFd,
+    files: Option<OpenFiles>,
 }
 
 impl CgroupDir {
@@ -203,6 +214,17 @@ impl CgroupDir {
         &self.cgroup
     }
 
+    /// The same, whose files stay open once they were read, as far as that is allowed.
+    #[must_use]
+    pub fn staying_open(self, allowance: &Allowance) -> CgroupDir {
+        CgroupDir { files: OpenFiles::new(allowance), ..self }
+    }
+
+    /// Whether it was allowed to.
+    pub fn stays_open(&self) -> bool {
+        self.files.is_some()
+    }
+
     /// Full path of one of its files, for messages.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -213,11 +235,18 @@ impl CgroupDir {
     /// # Errors
     /// Anything but absence.
     pub fn read(&self, name: &str) -> Result<Option<String>> {
+        if let Some(text) = self.files.as_ref().and_then(|files| files.read(name)) {
+            return Ok(Some(text));
+        }
         let fail = |source| HostError::Read { path: self.file(name), source };
         let Some(file) = self.open(name, OFlag::O_RDONLY).map_err(fail)? else {
             return Ok(None);
         };
-        or_absent(read_whole(file)).map_err(fail)
+        let text = or_absent(read_whole(&file)).map_err(fail)?;
+        if let (Some(files), Some(_)) = (&self.files, &text) {
+            files.keep(name, file);
+        }
+        Ok(text)
     }
 
     /// Writes a value in one write call; `false` if the file or the cgroup is gone.
@@ -247,7 +276,7 @@ const PAGE: usize = 4096;
 
 /// The whole text of a file. Those of the kernel say that they are empty, and whoever asks for the size first and believes it
 /// reads a few bytes at a time.
-fn read_whole(file: File) -> io::Result<String> {
+fn read_whole(file: &File) -> io::Result<String> {
     let mut text = String::with_capacity(PAGE);
     file.take(u64::MAX).read_to_string(&mut text)?;
     Ok(text)

@@ -8,6 +8,7 @@ mod bystander;
 pub mod cgroup;
 pub mod docker;
 mod facts;
+mod kept;
 mod machine;
 mod oomd;
 mod sensor;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ctlmgr_host::{CgroupDir, Hierarchy, Host, HostError, Result, chain};
+use ctlmgr_host::{Allowance, CgroupDir, Hierarchy, Host, HostError, Result, chain};
 use ctlmgr_model::{
     Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Disks, Gap, Group, Io, MemorySample,
     Millis, Moved, Oomd, Pressure, Shape, Snapshot, Source, Workload, WorkloadName,
@@ -14,15 +14,17 @@ use crate::cgroup::{
     has_dying, read_activity, read_cpu_usec, read_disks, read_group, read_memory,
     read_memory_pressure, read_page_cache,
 };
+use crate::kept::{Dirs, Kept};
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
 use crate::tree::{Kind, walk};
 use crate::workload::container;
 
 /// Reads the host below a root.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Sensor {
     host: Host,
     cgroups: Hierarchy,
+    kept: Kept,
 }
 
 /// What to look for.
@@ -36,6 +38,8 @@ pub struct Query {
     pub is_docker_away: bool,
     /// What systemd-oomd said that it watches.
     pub oomd: Oomd,
+    /// Whether the next reading comes so soon that files are worth to stay open for it.
+    pub is_soon_again: bool,
 }
 
 /// Adds the shape of what a cgroup did to its disks, by whoever sees what `io.stat` only counts.
@@ -108,7 +112,7 @@ impl Sensor {
     /// The host has no cgroup v2 hierarchy.
     pub fn new(host: Host) -> Result<Sensor> {
         let cgroups = host.cgroups()?;
-        Ok(Sensor { host, cgroups })
+        Ok(Sensor { host, cgroups, kept: Kept::new(Allowance::of_process()) })
     }
 
     /// The hierarchy that is read.
@@ -267,7 +271,8 @@ impl Sensor {
     /// The machine as a whole cannot be read; anything smaller is a gap.
     pub fn snapshot(&self, at: Millis, query: &Query) -> Result<Snapshot> {
         let host = read_machine(&self.host, &self.cgroups)?;
-        let mut reading = Reading { cgroups: &self.cgroups, gaps: Vec::new() };
+        let mut reading =
+            Reading { dirs: self.kept.begin(&self.cgroups, query.is_soon_again), gaps: Vec::new() };
         let (mut workloads, mut bystanders) = (Vec::new(), Vec::new());
         let (mut alive, mut small) = (Vec::new(), Vec::new());
         let least = noteworthy(host.mem_total);
@@ -299,7 +304,7 @@ impl Sensor {
         let above_bystanders: Vec<Group> =
             beside.iter().filter_map(|path| reading.group(path)).collect();
         let slices = ancestors.iter().chain(&above_bystanders);
-        let dead = self.dead(slices, alive, &small);
+        let dead = reading.dead(slices, alive, &small);
         let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
         let is_mixed = false;
         Ok(Snapshot {
@@ -316,34 +321,6 @@ impl Sensor {
         })
     }
 
-    /// Page cache that no cgroup that is there holds, of slices from which some were removed that still hold something.
-    fn dead<'a>(
-        &self,
-        slices: impl Iterator<Item = &'a Group>,
-        mut alive: Vec<(CgroupPath, Bytes)>,
-        small: &[CgroupPath],
-    ) -> BTreeMap<CgroupPath, Bytes> {
-        let open = |path: &CgroupPath| self.cgroups.open(path).ok().flatten();
-        let has_dying = |g: &&Group| open(&g.path).is_some_and(|dir| has_dying(&dir));
-        let slices: Vec<&Group> = slices.filter(has_dying).collect();
-        if !slices.is_empty() {
-            let cached = |path: &CgroupPath| {
-                let dir = open(path)?;
-                Some(read_page_cache(&dir).map(|cache| (path.clone(), cache)))
-            };
-            // What one holds and cannot be read would pass for what the dead hold, which is the first to be taken.
-            let Ok(cached) = small.iter().filter_map(cached).collect::<Result<Vec<_>>>() else {
-                return BTreeMap::new();
-            };
-            alive.extend(cached);
-        }
-        let of = |g: &Group| {
-            let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
-            (g.path.clone(), g.memory.page_cache() - below.map(|(_, cache)| *cache).sum())
-        };
-        slices.into_iter().map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
-    }
-
     /// What systemd-oomd watches, with how pressed it is now.
     fn watched(&self, oomd: &Oomd, host: Option<Pressure>) -> Oomd {
         let mut oomd = oomd.clone();
@@ -355,27 +332,54 @@ impl Sensor {
     }
 }
 
+/// One reading under way.
 struct Reading<'a> {
-    cgroups: &'a Hierarchy,
+    dirs: Dirs<'a>,
     gaps: Vec<Gap>,
 }
 
 impl Reading<'_> {
     /// Whether a bystander is so small that it counts as part of the host.
-    fn is_small(&self, path: &CgroupPath, least: Bytes) -> bool {
-        self.cgroups.open(path).is_ok_and(|dir| dir.is_some_and(|dir| is_small(&dir, least)))
+    fn is_small(&mut self, path: &CgroupPath, least: Bytes) -> bool {
+        self.dirs.with(path, |dir| Ok(Some(is_small(dir, least)))).is_ok_and(|is| is == Some(true))
     }
 
     /// A cgroup; `None` if it vanished or could not be read, which is noted.
     fn group(&mut self, path: &CgroupPath) -> Option<Group> {
-        let read = || match self.cgroups.open(path)? {
-            Some(dir) => read_group(&dir),
-            None => Ok(None),
-        };
-        read().unwrap_or_else(|error| {
+        self.dirs.with(path, read_group).unwrap_or_else(|error| {
             self.gaps.push(Gap { what: path.to_string(), why: chain(&error) });
             None
         })
+    }
+
+    /// Page cache that no cgroup that is there holds, of slices from which some were removed that still hold something.
+    fn dead<'a>(
+        &mut self,
+        slices: impl Iterator<Item = &'a Group>,
+        mut alive: Vec<(CgroupPath, Bytes)>,
+        small: &[CgroupPath],
+    ) -> BTreeMap<CgroupPath, Bytes> {
+        let dirs = &mut self.dirs;
+        let mut has_dying = |path| dirs.with(path, |dir| Ok(Some(has_dying(dir))));
+        let slices: Vec<&Group> =
+            slices.filter(|g| has_dying(&g.path).is_ok_and(|has| has == Some(true))).collect();
+        if !slices.is_empty() {
+            let mut cached = |path: &CgroupPath| {
+                let cache = dirs.with(path, |dir| read_page_cache(dir).map(Some)).transpose()?;
+                Some(cache.map(|cache| (path.clone(), cache)))
+            };
+            // What one holds and cannot be read would pass for what the dead hold, which is the first to be taken.
+            let Ok(cached) = small.iter().filter_map(&mut cached).collect::<Result<Vec<_>>>()
+            else {
+                return BTreeMap::new();
+            };
+            alive.extend(cached);
+        }
+        let of = |g: &Group| {
+            let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
+            (g.path.clone(), g.memory.page_cache() - below.map(|(_, cache)| *cache).sum())
+        };
+        slices.into_iter().map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
     }
 }
 

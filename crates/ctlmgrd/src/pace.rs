@@ -117,6 +117,7 @@ impl<U: UnitProperties> Daemon<U> {
             is_docker_away: containers.version.is_none(),
             containers: containers.by_id,
             oomd: self.oomd.borrow().clone(),
+            is_soon_again: !is_calm,
         };
         workers::sense(&self.sensor, self.now(), query, self.reports.clone());
     }
