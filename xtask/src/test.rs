@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use tempfile::NamedTempFile;
 
-use crate::{fresh, sh};
+use crate::{fresh, sh, vm};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -24,6 +24,9 @@ pub struct Arguments {
     /// In the guest, only tests whose name contains this.
     #[arg(long, default_value = "")]
     live: String,
+    /// Debian release whose kernel boots for them: trixie-backports (7.x), bookworm (6.1) or bullseye (5.10).
+    #[arg(long, default_value = vm::RELEASE, requires = "live")]
+    kernel: String,
 }
 
 /// What passed and failed so far.
@@ -70,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             local(&mut tally);
             println!("The guest was left out (--fast): live tests did not run.");
         }
-        Arguments { live, .. } => in_guest(&mut tally, live),
+        Arguments { live, kernel, .. } => in_guest(&mut tally, live, kernel),
     }
     if !tally.failures.is_empty() {
         println!("failed: {}", tally.failures.join(", "));
@@ -84,13 +87,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Live tests, and beside them all others unless only some are asked for.
-fn in_guest(tally: &mut Tally, filter: &str) {
+fn in_guest(tally: &mut Tally, filter: &str, kernel: &str) {
     let mut beside = None;
     timed(tally, "live tests in the guest", || {
         let files = live::files()?;
         match filter {
             "" => live::all(&files, || beside = Some(Beside::start())),
-            some => live::some(&files, some),
+            some => live::some(&files, some, kernel),
         }
     });
     if filter.is_empty() {

@@ -11,11 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::resource::{Resource, getrlimit};
+use nix::unistd::{SysconfVar, sysconf};
 
 use crate::PAGE;
 
-/// The kernel holds about 5 KiB for each: the page in which it made the text, and what describes the file.
-const MOST: usize = 2048;
+/// Most that the kernel may hold for open files of this process: for each the page in which it made the text …
+const MOST_BYTES: u64 = 8 << 20;
+/// … and, about, what describes the file.
+const BESIDE_PAGE: u64 = 1024;
+/// Room for what some kernels say of many disks.
+const ROOM: usize = 4 * PAGE;
 
 /// How many more files and directories may stay open.
 #[derive(Debug, Clone)]
@@ -27,10 +32,14 @@ impl Allowance {
         Allowance(Arc::new(AtomicUsize::new(files)))
     }
 
-    /// What this process may spare: half of what it may open, and 2048 at most.
+    /// What this process may spare: half of what it may open, and no more than the kernel holds in 8 MiB; 1638 with
+    /// pages of 4 KiB.
     pub fn of_process() -> Allowance {
         let half = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft / 2);
-        Allowance::new(usize::try_from(half).unwrap_or(MOST).min(MOST))
+        let page = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        let page = page.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(PAGE as u64);
+        let files = half.min(MOST_BYTES / (page + BESIDE_PAGE));
+        Allowance::new(usize::try_from(files).unwrap_or_default())
     }
 
     fn take_one(&self) -> bool {
@@ -89,7 +98,7 @@ impl Drop for OpenFiles {
 
 /// The text from its beginning. A file of a cgroup that tells one thing comes whole in one read that has room for it.
 fn read_at_once(file: &File) -> io::Result<String> {
-    let mut text = vec![0; PAGE];
+    let mut text = vec![0; ROOM];
     loop {
         let length = file.read_at(&mut text, 0)?;
         if length < text.len() {
@@ -118,7 +127,7 @@ mod tests {
         assert_eq!(files.read("a"), None);
         files.keep("a", open);
         assert_eq!(files.read("a").as_deref(), Some("1\n"));
-        for length in [0, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE] {
+        for length in [0, ROOM - 1, ROOM, ROOM + 1, 5 * ROOM] {
             let long = "x".repeat(length);
             std::fs::write(named.path(), &long).unwrap();
             assert_eq!(files.read("a"), Some(long));

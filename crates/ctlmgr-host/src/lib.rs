@@ -151,11 +151,6 @@ impl Hierarchy {
         Ok(Some(CgroupDir { cgroup: cgroup.clone(), path, id, fd, files: None }))
     }
 
-    /// Whether the path of an open directory still leads to it.
-    pub fn has(&self, dir: &CgroupDir) -> bool {
-        stat(&dir.path).is_ok_and(|found| CgroupId(found.st_ino) == dir.id)
-    }
-
     /// Names of the child cgroups, sorted; empty if the cgroup vanished.
     ///
     /// # Errors
@@ -214,7 +209,13 @@ impl CgroupDir {
         &self.cgroup
     }
 
-    /// The same, whose files stay open once they were read, as far as that is allowed.
+    /// Whether its path still leads to it.
+    pub fn is_in_place(&self) -> bool {
+        stat(&self.path).is_ok_and(|found| CgroupId(found.st_ino) == self.id)
+    }
+
+    /// The same, whose files stay open once they were read, as far as that is allowed. One that the kernel removes is
+    /// noticed; one that is replaced on a disk, as on a fake host, is not.
     #[must_use]
     pub fn staying_open(self, allowance: &Allowance) -> CgroupDir {
         CgroupDir { files: OpenFiles::new(allowance), ..self }

@@ -19,11 +19,13 @@
 //! (k / weight)² is soft, and no less than [`LEAST_SOFT`] (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
 //! and at which that of units, which have nothing hard, would be [`SOFT`]: of who weighs much less than they do nothing is. Who weighs more may lose half as much
 //! at once as who weighs what they do: where it was a twentieth for both, the heavier of two was slowed down as much as the lighter one. What cannot be
-//! taken anyway does not count on either side; floors, and what others have set, count where they are more. It is found by
+//! taken anyway does not count on either side; nor does what it neither holds nor needs, which its neighbours would have of it
+//! (memory_recursiveprot), but what it is having back is hard before it is there, by as much as a write is worth: what came back above
+//! memory.min was taken again by the next look, and two that lived by page cache missed a twentieth of it for good. Floors, and what others have set, count where they are more. It is found by
 //! bisection, because less is hard the higher it is. Who stands still, frozen or paused, has nothing of its share hard.
 //!
 //! # Properties
-//! Nobody's is above its share or its use; of those that are as large more weight never has less, and as much weight as much; a little more weight
+//! Nobody's is above its share, nor above its use by more than it needs or a write is worth; of those that are as large more weight never has less, and as much weight as much; a little more weight
 //! makes little difference; but for floors, which may be more by themselves, no more than [`PART`] of the capacity is meant to be.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +64,8 @@ struct Candidate {
     id: CgroupId,
     weight: f64,
     share: Bytes,
-    used: Bytes,
+    /// What it holds, or may have back until the next write.
+    reach: Bytes,
     /// What is hard of it now.
     now: Bytes,
     /// What is hard of it anyway.
@@ -72,10 +75,10 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// What it does not use of it would be its neighbours' (memory_recursiveprot).
+    /// What is out of its reach would be its neighbours' (memory_recursiveprot).
     fn hard(&self, level: f64) -> Bytes {
         let soft = (level / self.weight).powi(2).clamp(LEAST_SOFT, 1.0);
-        lifted(self.share, 1.0 - soft).min(self.used)
+        lifted(self.share, 1.0 - soft).min(self.reach)
     }
 
     /// What others have to give in its place, if so much is hard.
@@ -129,13 +132,15 @@ fn candidate(
     given: &BTreeMap<CgroupId, Bytes>,
 ) -> Candidate {
     let group = keeping.party.group;
-    let used = group.memory.current;
+    let held = group.memory.current;
+    let settings = scene.settings;
+    let ahead = held + held.scaled(settings.hysteresis).max(settings.hysteresis_bytes);
     Candidate {
         id: group.id,
         weight: f64::from(keeping.party.entitlement.weight.get()),
         share: keeping.share,
-        used,
-        now: group.memory.min.min(used),
+        reach: held.max(keeping.party.estimate.demand.min(ahead)),
+        now: group.memory.min.min(held),
         given: given.get(&group.id).copied().unwrap_or_default(),
         stuck: stuck(scene, group),
     }
@@ -282,6 +287,26 @@ mod tests {
             hard(&planned(&settings, &snapshot), &snapshot).iter().sum::<u64>()
         };
         assert!(beside(200) + 140 < beside(0), "three quarters of 200 MiB");
+    }
+
+    /// It has so many MiB in swap beside the 400 that it holds, and has them back.
+    #[test]
+    fn what_one_has_back_is_hard_before_it_is_there_and_what_nobody_needs_is_not() {
+        let hard = |away: u64| {
+            let mut snapshot = machine(&[(400, 100), (200, 100)], 1650);
+            snapshot.bystanders.push(group("system.slice/greedy.service", 99, Bytes::mib(900)));
+            if let Source::Container(facts) = &mut snapshot.workloads[0].source {
+                facts.reservation = Some(Bytes::mib(500));
+            }
+            snapshot.workloads[0].group.memory.swap = Bytes::mib(away);
+            let (_, state) = decide(&settings(), State::default(), &snapshot);
+            snapshot.at = Millis(snapshot.at.0 + 1000);
+            snapshot.workloads[0].group.memory.refault_anon = away * 256;
+            let (plan, _) = decide(&settings(), state, &snapshot);
+            hard(&plan, &snapshot)[0]
+        };
+        // Nineteen twentieths of what it needs, and no more than a fiftieth, or 8 MiB, beyond what it holds.
+        assert_eq!([0, 5, 60].map(hard), [380, 384, 408]);
     }
 
     proptest! {

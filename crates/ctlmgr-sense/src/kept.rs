@@ -18,6 +18,11 @@ impl Kept {
         Kept { dirs: Mutex::default(), allowance }
     }
 
+    /// Closes all; a reading that is under way leaves its own open.
+    pub(crate) fn close(&self) {
+        self.dirs.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// For one reading. What it does not open is closed at its end, and everything if another is not soon.
     pub(crate) fn begin<'a>(&'a self, cgroups: &'a Hierarchy, is_soon_again: bool) -> Dirs<'a> {
         let before = std::mem::take(&mut *self.dirs.lock().unwrap_or_else(PoisonError::into_inner));
@@ -55,7 +60,7 @@ impl Dirs<'_> {
 
     fn open(&mut self, path: &CgroupPath) -> Result<Option<CgroupDir>> {
         // Another one may be in its place since.
-        let before = || self.before.remove(path).filter(|dir| self.cgroups.has(dir));
+        let before = || self.before.remove(path).filter(CgroupDir::is_in_place);
         if let Some(dir) = self.now.remove(path).or_else(before) {
             return Ok(Some(dir));
         }
@@ -109,18 +114,23 @@ mod tests {
         write("a", "10");
         assert_eq!(read(&kept, &cgroups, true), text([Some("10"), Some("2"), None]));
 
-        // Renamed, not removed, so that its number is not used again.
-        std::fs::rename(root.join("a"), dir.path().join("gone")).unwrap();
-        assert_eq!(read(&kept, &cgroups, true), text([None, Some("2"), None]));
-        assert_eq!(open(), ["b"]);
+        // On a disk the old file can still be read.
+        std::fs::rename(root.join("a"), dir.path().join("old")).unwrap();
         write("a", "11");
         assert_eq!(read(&kept, &cgroups, true), text([Some("11"), Some("2"), None]));
+        std::fs::rename(root.join("a"), dir.path().join("older")).unwrap();
+        assert_eq!(read(&kept, &cgroups, true), text([None, Some("2"), None]));
+        assert_eq!(open(), ["b"]);
+        write("a", "12");
+        assert_eq!(read(&kept, &cgroups, true), text([Some("12"), Some("2"), None]));
 
-        assert_eq!(read(&kept, &cgroups, false), text([Some("11"), Some("2"), None]));
+        assert_eq!(read(&kept, &cgroups, false), text([Some("12"), Some("2"), None]));
         assert_eq!(open(), [""; 0]);
         write("c", "3");
         write("b", "20");
-        assert_eq!(read(&kept, &cgroups, true), text([Some("11"), Some("20"), Some("3")]));
+        assert_eq!(read(&kept, &cgroups, true), text([Some("12"), Some("20"), Some("3")]));
         assert_eq!(open(), ["a", "b"], "no more may");
+        kept.close();
+        assert_eq!(open(), [""; 0]);
     }
 }

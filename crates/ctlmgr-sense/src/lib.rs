@@ -11,6 +11,7 @@ mod facts;
 mod kept;
 mod machine;
 mod oomd;
+mod reading;
 mod sensor;
 mod swap;
 mod topology;

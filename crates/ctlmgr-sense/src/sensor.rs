@@ -2,20 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ctlmgr_host::{Allowance, CgroupDir, Hierarchy, Host, HostError, Result, chain};
+use ctlmgr_host::{Allowance, CgroupDir, Hierarchy, Host, HostError, Result};
 use ctlmgr_model::{
-    Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Disks, Gap, Group, Io, MemorySample,
+    Bytes, CgroupId, CgroupPath, ContainerFacts, Cpus, Disk, Disks, Group, Io, MemorySample,
     Millis, Moved, Oomd, Pressure, Shape, Snapshot, Source, Workload, WorkloadName,
 };
 use glob::Pattern;
 
-use crate::bystander::{is_small, noteworthy, stands_out};
-use crate::cgroup::{
-    has_dying, read_activity, read_cpu_usec, read_disks, read_group, read_memory,
-    read_memory_pressure, read_page_cache,
-};
-use crate::kept::{Dirs, Kept};
+use crate::bystander::{noteworthy, stands_out};
+use crate::cgroup::{read_activity, read_cpu_usec, read_disks, read_group, read_memory};
+use crate::kept::Kept;
 use crate::machine::{read_available, read_cpus, read_machine, read_pressure};
+use crate::reading::Reading;
 use crate::tree::{Kind, walk};
 use crate::workload::container;
 
@@ -120,11 +118,17 @@ impl Sensor {
         &self.cgroups
     }
 
-    /// A small part of a reading: no file of any workload is opened.
+    /// No reading comes soon: what stayed open for it is closed.
+    pub fn rest(&self) {
+        self.kept.close();
+    }
+
+    /// A small part of a reading: no file of any workload is opened, and none stays open.
     ///
     /// # Errors
     /// No usable `/proc/meminfo`, or the hierarchy cannot be listed.
     pub fn glance(&self, units: &[Pattern]) -> Result<Glance> {
+        self.rest();
         let groups = walk(&self.cgroups, units)?.into_iter().map(|(path, _)| path).collect();
         Ok(Glance { available: read_available(&self.host)?, groups })
     }
@@ -305,7 +309,7 @@ impl Sensor {
             beside.iter().filter_map(|path| reading.group(path)).collect();
         let slices = ancestors.iter().chain(&above_bystanders);
         let dead = reading.dead(slices, alive, &small);
-        let (oomd, gaps) = (self.watched(&query.oomd, host.pressure), reading.gaps);
+        let (oomd, gaps) = (reading.watched(&query.oomd, host.pressure), reading.gaps);
         let is_mixed = false;
         Ok(Snapshot {
             at,
@@ -319,67 +323,6 @@ impl Sensor {
             is_mixed,
             gaps,
         })
-    }
-
-    /// What systemd-oomd watches, with how pressed it is now.
-    fn watched(&self, oomd: &Oomd, host: Option<Pressure>) -> Oomd {
-        let mut oomd = oomd.clone();
-        for (path, watched) in &mut oomd.watched {
-            let read = || read_memory_pressure(&self.cgroups.open(path).ok()??);
-            watched.pressure = if path.is_root() { host } else { read() };
-        }
-        oomd
-    }
-}
-
-/// One reading under way.
-struct Reading<'a> {
-    dirs: Dirs<'a>,
-    gaps: Vec<Gap>,
-}
-
-impl Reading<'_> {
-    /// Whether a bystander is so small that it counts as part of the host.
-    fn is_small(&mut self, path: &CgroupPath, least: Bytes) -> bool {
-        self.dirs.with(path, |dir| Ok(Some(is_small(dir, least)))).is_ok_and(|is| is == Some(true))
-    }
-
-    /// A cgroup; `None` if it vanished or could not be read, which is noted.
-    fn group(&mut self, path: &CgroupPath) -> Option<Group> {
-        self.dirs.with(path, read_group).unwrap_or_else(|error| {
-            self.gaps.push(Gap { what: path.to_string(), why: chain(&error) });
-            None
-        })
-    }
-
-    /// Page cache that no cgroup that is there holds, of slices from which some were removed that still hold something.
-    fn dead<'a>(
-        &mut self,
-        slices: impl Iterator<Item = &'a Group>,
-        mut alive: Vec<(CgroupPath, Bytes)>,
-        small: &[CgroupPath],
-    ) -> BTreeMap<CgroupPath, Bytes> {
-        let dirs = &mut self.dirs;
-        let mut has_dying = |path| dirs.with(path, |dir| Ok(Some(has_dying(dir))));
-        let slices: Vec<&Group> =
-            slices.filter(|g| has_dying(&g.path).is_ok_and(|has| has == Some(true))).collect();
-        if !slices.is_empty() {
-            let mut cached = |path: &CgroupPath| {
-                let cache = dirs.with(path, |dir| read_page_cache(dir).map(Some)).transpose()?;
-                Some(cache.map(|cache| (path.clone(), cache)))
-            };
-            // What one holds and cannot be read would pass for what the dead hold, which is the first to be taken.
-            let Ok(cached) = small.iter().filter_map(&mut cached).collect::<Result<Vec<_>>>()
-            else {
-                return BTreeMap::new();
-            };
-            alive.extend(cached);
-        }
-        let of = |g: &Group| {
-            let below = alive.iter().filter(|(path, _)| path.is_within(&g.path));
-            (g.path.clone(), g.memory.page_cache() - below.map(|(_, cache)| *cache).sum())
-        };
-        slices.into_iter().map(of).filter(|(_, dead)| *dead > Bytes::ZERO).collect()
     }
 }
 
@@ -402,6 +345,14 @@ fn is_seen_below(stacked: &[(Disk, Moved)], below: &[(Disk, Moved)]) -> bool {
 mod tests {
     use super::*;
 
+    /// With 8 GiB of everything.
+    fn meminfo() -> String {
+        let keys = "MemTotal MemFree Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty Writeback \
+                    Mapped Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
+        let line = |key| format!("{key}: 8388608 kB\n");
+        keys.split_whitespace().map(line).collect()
+    }
+
     #[test]
     fn small_units_are_read_no_further_but_for_what_the_dead_hold_beside_them() {
         let dir = tempfile::tempdir().unwrap();
@@ -409,11 +360,7 @@ mod tests {
             std::fs::create_dir_all(dir.path().join(path)).unwrap();
             std::fs::write(dir.path().join(path).join(file), text).unwrap();
         };
-        let keys = "MemTotal MemFree Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty Writeback \
-                    Mapped Slab Committed_AS VmallocTotal VmallocUsed VmallocChunk";
-        let line = |key| format!("{key}: 8388608 kB\n");
-        let lines: String = keys.split_whitespace().map(line).collect();
-        write("proc", "meminfo", &lines);
+        write("proc", "meminfo", &meminfo());
         write("sys/fs/cgroup", "cgroup.controllers", "memory");
         let group = |path: &str, held: u64, cache: u64| {
             let path = format!("sys/fs/cgroup/{path}");
@@ -436,6 +383,46 @@ mod tests {
         assert_eq!((snapshot.dead, snapshot.gaps), (BTreeMap::new(), Vec::new()));
         write("sys/fs/cgroup/system.slice", "cgroup.stat", "nr_dying_descendants 1\n");
         assert_eq!(read().dead, BTreeMap::new(), "what cannot be read is nobody's to be taken");
+    }
+
+    /// Readings of one sensor whose files stay open, beside those of another each time, while the host changes.
+    #[test]
+    fn what_stays_open_changes_no_reading() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |path: &str, file: &str, text: &str| {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+            std::fs::write(dir.path().join(path).join(file), text).unwrap();
+        };
+        write("proc", "meminfo", &meminfo());
+        write("sys/fs/cgroup", "cgroup.controllers", "memory");
+        let group = |name: &str, held: u64, rest: &str| {
+            let path = format!("sys/fs/cgroup/system.slice/{name}.service");
+            write(&path, "memory.current", &(held << 20).to_string());
+            write(&path, "memory.stat", &format!("anon {}\n", held << 20));
+            write(&path, "memory.events", rest);
+        };
+        let sensor = Sensor::new(Host::fake(dir.path())).unwrap();
+        let oomd = Oomd {
+            watched: BTreeMap::from([(
+                CgroupPath::new("system.slice/a.service"),
+                Default::default(),
+            )]),
+            ..Oomd::default()
+        };
+        let query = |is_soon_again| Query { oomd: oomd.clone(), is_soon_again, ..Query::default() };
+        let mut sizes = Vec::new();
+        for (held, events) in [(100, "low 1\n"), (90, "garbage"), (9, "low 2\n"), (2000, "")] {
+            group("a", held, events);
+            group("b", 200 - held.min(199), "high 3\n");
+            group("c", 3, "");
+            write("sys/fs/cgroup/system.slice", "memory.current", &(held << 20).to_string());
+            write("sys/fs/cgroup/system.slice", "memory.stat", "file 1\n");
+            let kept = sensor.snapshot(Millis(1), &query(true)).unwrap();
+            let fresh = Sensor::new(Host::fake(dir.path())).unwrap();
+            assert_eq!(kept, fresh.snapshot(Millis(1), &query(false)).unwrap());
+            sizes.push((kept.bystanders.len(), kept.gaps.len()));
+        }
+        assert_eq!(sizes, [(2, 0), (1, 1), (1, 0), (1, 0)]);
     }
 
     #[test]

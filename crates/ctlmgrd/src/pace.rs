@@ -90,6 +90,7 @@ impl<U: UnitProperties> Daemon<U> {
         }
         if self.settings.memory.mode == Mode::Off {
             self.last = None;
+            self.sensor.rest();
             return;
         }
         // Without names and labels everybody would look alike; dockerd gets a moment to tell.
@@ -117,7 +118,7 @@ impl<U: UnitProperties> Daemon<U> {
             is_docker_away: containers.version.is_none(),
             containers: containers.by_id,
             oomd: self.oomd.borrow().clone(),
-            is_soon_again: !is_calm,
+            is_soon_again: self.last.is_some() && !is_calm,
         };
         workers::sense(&self.sensor, self.now(), query, self.reports.clone());
     }

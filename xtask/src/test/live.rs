@@ -58,13 +58,14 @@ const QUIET: [&[&str]; 2] = [
     ],
 ];
 
-/// Runs the live tests in fresh guests: those whose name contains `filter` in one.
-pub(super) fn some(files: &Files, filter: &str) -> Result<(u64, u64)> {
+/// Runs the live tests in fresh guests: those whose name contains `filter` in one with the kernel of a Debian release.
+pub(super) fn some(files: &Files, filter: &str, kernel: &str) -> Result<(u64, u64)> {
     let live = Live::new(files)?;
-    let (shape, which) = match filter.contains(DOMAINS) {
+    let (machine, which) = match filter.contains(DOMAINS) {
         true => (vm::Shape::domains(), filter.to_owned()),
         false => (vm::Shape::default(), format!("--skip {DOMAINS} {filter}")),
     };
+    let shape = vm::Shape { kernel: kernel.to_owned(), ..machine };
     let counts = live.test(&shape, (&which, true), &mut std::io::stdout())?;
     ensure!(counts != (0, 0), "no live test has `{filter}` in its name");
     Ok(counts)
