@@ -25,7 +25,7 @@ pub struct Arguments {
     #[arg(long, default_value = "")]
     live: String,
     /// Debian release whose kernel boots for them: trixie-backports (7.x), bookworm (6.1) or bullseye (5.10).
-    #[arg(long, default_value = vm::RELEASE, requires = "live")]
+    #[arg(long, default_value = vm::RELEASE, requires = "live", conflicts_with = "fast")]
     kernel: String,
 }
 

@@ -15,12 +15,10 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::PAGE;
 
-/// Most that the kernel may hold for open files of this process: for each the page in which it made the text …
+/// About the most that the kernel may hold for open files of this process: for each the page in which it made the text …
 const MOST_BYTES: u64 = 8 << 20;
 /// … and, about, what describes the file.
 const BESIDE_PAGE: u64 = 1024;
-/// Room for what some kernels say of many disks.
-const ROOM: usize = 4 * PAGE;
 
 /// How many more files and directories may stay open.
 #[derive(Debug, Clone)]
@@ -32,7 +30,7 @@ impl Allowance {
         Allowance(Arc::new(AtomicUsize::new(files)))
     }
 
-    /// What this process may spare: half of what it may open, and no more than the kernel holds in 8 MiB; 1638 with
+    /// What this process may spare: half of what it may open, and about as many as the kernel holds in 8 MiB; 1638 with
     /// pages of 4 KiB.
     pub fn of_process() -> Allowance {
         let half = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft / 2);
@@ -51,22 +49,29 @@ impl Allowance {
 /// Open files of one cgroup, by name; its directory counts as one more.
 #[derive(Debug)]
 pub(crate) struct OpenFiles {
-    files: Mutex<BTreeMap<String, File>>,
+    open: Mutex<Open>,
     allowance: Allowance,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    files: BTreeMap<String, File>,
+    /// Room for a text, kept because to make it for each costs as well.
+    room: Vec<u8>,
 }
 
 impl OpenFiles {
     /// None yet; `None` if not even the directory may stay.
     pub(crate) fn new(allowance: &Allowance) -> Option<OpenFiles> {
-        let files = || OpenFiles { files: Mutex::default(), allowance: allowance.clone() };
+        let files = || OpenFiles { open: Mutex::default(), allowance: allowance.clone() };
         allowance.take_one().then(files)
     }
 
     /// What a file that is still open says now. `None` where it has to be opened: for the first time, or because it is
     /// gone, which closes it, as a controller may have been switched off and on.
     pub(crate) fn read(&self, name: &str) -> Option<String> {
-        let mut files = self.lock();
-        let text = read_at_once(files.get(name)?).ok();
+        let Open { files, room } = &mut *self.lock();
+        let text = read_at_once(files.get(name)?, room).ok();
         if text.is_none() && files.remove(name).is_some() {
             self.give_back(1);
         }
@@ -75,7 +80,7 @@ impl OpenFiles {
 
     /// Leaves it open for the next reading, if one more may be.
     pub(crate) fn keep(&self, name: &str, file: File) {
-        let mut files = self.lock();
+        let Open { files, .. } = &mut *self.lock();
         if !files.contains_key(name) && self.allowance.take_one() {
             files.insert(name.to_owned(), file);
         }
@@ -85,27 +90,26 @@ impl OpenFiles {
         self.allowance.0.fetch_add(files, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, File>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for OpenFiles {
     fn drop(&mut self) {
-        self.give_back(self.lock().len() + 1);
+        self.give_back(self.lock().files.len() + 1);
     }
 }
 
 /// The text from its beginning. A file of a cgroup that tells one thing comes whole in one read that has room for it.
-fn read_at_once(file: &File) -> io::Result<String> {
-    let mut text = vec![0; ROOM];
+fn read_at_once(file: &File, room: &mut Vec<u8>) -> io::Result<String> {
     loop {
-        let length = file.read_at(&mut text, 0)?;
-        if length < text.len() {
-            text.truncate(length);
-            return String::from_utf8(text).map_err(io::Error::other);
+        room.resize(room.len().max(PAGE), 0);
+        let length = file.read_at(room, 0)?;
+        if length < room.len() {
+            return String::from_utf8(room[..length].to_vec()).map_err(io::Error::other);
         }
-        text.resize(text.len() * 2, 0);
+        room.resize(room.len() * 2, 0);
     }
 }
 
@@ -127,7 +131,7 @@ mod tests {
         assert_eq!(files.read("a"), None);
         files.keep("a", open);
         assert_eq!(files.read("a").as_deref(), Some("1\n"));
-        for length in [0, ROOM - 1, ROOM, ROOM + 1, 5 * ROOM] {
+        for length in [0, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE, 1] {
             let long = "x".repeat(length);
             std::fs::write(named.path(), &long).unwrap();
             assert_eq!(files.read("a"), Some(long));
@@ -145,7 +149,7 @@ mod tests {
         other.keep("d", file("d").1);
         assert_eq!(other.read("d"), None);
         // What is a directory by now cannot be read, and is closed.
-        files.lock().insert("b".into(), File::open("/").unwrap());
+        files.lock().files.insert("b".into(), File::open("/").unwrap());
         assert_eq!(files.read("b"), None);
         other.keep("d", file("d").1);
         assert_eq!(other.read("d").as_deref(), Some("d"));

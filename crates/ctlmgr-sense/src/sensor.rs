@@ -400,6 +400,9 @@ mod tests {
             write(&path, "memory.current", &(held << 20).to_string());
             write(&path, "memory.stat", &format!("anon {}\n", held << 20));
             write(&path, "memory.events", rest);
+            let line =
+                |kind| format!("{kind} avg10={held}.50 avg60=0.00 avg300=0.00 total={held}\n");
+            write(&path, "memory.pressure", &(line("some") + &line("full")));
         };
         let sensor = Sensor::new(Host::fake(dir.path())).unwrap();
         let oomd = Oomd {
@@ -421,6 +424,7 @@ mod tests {
             let fresh = Sensor::new(Host::fake(dir.path())).unwrap();
             assert_eq!(kept, fresh.snapshot(Millis(1), &query(false)).unwrap());
             sizes.push((kept.bystanders.len(), kept.gaps.len()));
+            assert!(kept.oomd.watched.values().all(|w| w.pressure.is_some()));
         }
         assert_eq!(sizes, [(2, 0), (1, 1), (1, 0), (1, 0)]);
     }

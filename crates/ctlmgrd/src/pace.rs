@@ -118,7 +118,7 @@ impl<U: UnitProperties> Daemon<U> {
             is_docker_away: containers.version.is_none(),
             containers: containers.by_id,
             oomd: self.oomd.borrow().clone(),
-            is_soon_again: self.last.is_some() && !is_calm,
+            is_soon_again: self.is_tight(),
         };
         workers::sense(&self.sensor, self.now(), query, self.reports.clone());
     }
