@@ -25,7 +25,8 @@
 //! bisection, because less is hard the higher it is. Who stands still, frozen or paused, has nothing of its share hard.
 //!
 //! # Properties
-//! Nobody's is above its share, nor, but by two dead bands and within its need, above its use; of those that are as large more weight never has less, and as much weight as much; a little more weight
+//! Nobody's is to be above its share, nor above its use, but for two dead bands of one whose pages come back; of those that are as large, and have
+//! as much back, more weight never has less, and as much weight as much; a little more weight
 //! makes little difference; but for floors, which may be more by themselves, no more than [`PART`] of the capacity is meant to be.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +35,7 @@ use ctlmgr_model::{Bytes, CgroupId, Group, Knob, Percent, VerdictKind};
 
 use crate::demand::{MISSED, lifted};
 use crate::keeping::Keeping;
-use crate::memory::dead_band;
+use crate::memory::{dead_band, read};
 use crate::scene::Scene;
 
 /// With the floors no more of the capacity than this is to be hard. What slices hold beyond their members' comes on top
@@ -148,15 +149,17 @@ fn candidate(
 /// What it holds and, of one whose pages come back, what it will hold until memory.min is written again. A write that came only
 /// when all of that is there would leave the last of it to be taken.
 fn reach(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
-    let estimate = &keeping.party.estimate;
-    let memory = &keeping.party.group.memory;
-    let is_ours = scene.state.ours(keeping.party.group, Knob::MemoryHigh).is_some();
-    let own = memory.high.bytes().filter(|_| !is_ours).unwrap_or(estimate.demand);
+    let (estimate, group) = (&keeping.party.estimate, keeping.party.group);
+    let memory = &group.memory;
     let band = dead_band(scene.settings, memory.current, memory.current);
-    match estimate.refaults_per_sec >= MISSED {
-        true => memory.current.max(estimate.demand.min(own).min(memory.current + band + band)),
-        false => memory.current,
-    }
+    let most = memory.current + band + band;
+    let ahead = match estimate.refaults_per_sec >= MISSED {
+        true => most,
+        // What is ahead stays while it is needed, or it would turn round whenever pages pause.
+        false => memory.min.min(most).min(estimate.demand),
+    };
+    let own = scene.state.prior(group, Knob::MemoryHigh, read(group, Knob::MemoryHigh));
+    memory.current.max(ahead.min(own))
 }
 
 fn stuck(scene: &Scene<'_, '_>, group: &Group) -> Bytes {
@@ -302,24 +305,37 @@ mod tests {
         assert!(beside(200) + 140 < beside(0), "three quarters of 200 MiB");
     }
 
-    /// It has so many MiB in swap beside the 400 that it holds, and has them back.
+    /// One that holds 400 MiB beside so many in swap, a second later, with a limit of its own: what is hard by then, if so
+    /// many pages have come back and so much was hard before.
+    fn hard_of_one_that_has_back(away: u64, pages: u64, own: Limit, before: u64) -> u64 {
+        let mut snapshot = machine(&[(400, 100), (200, 100)], 1650);
+        snapshot.bystanders.push(group("system.slice/greedy.service", 99, Bytes::mib(900)));
+        if let Source::Container(facts) = &mut snapshot.workloads[0].source {
+            facts.reservation = Some(Bytes::mib(500));
+        }
+        let memory = &mut snapshot.workloads[0].group.memory;
+        (memory.swap, memory.high) = (Bytes::mib(away), own);
+        let (_, state) = decide(&settings(), State::default(), &snapshot);
+        snapshot.at = Millis(snapshot.at.0 + 1000);
+        let memory = &mut snapshot.workloads[0].group.memory;
+        (memory.refault_anon, memory.min) = (pages, Bytes::mib(before));
+        snapshot.ancestors[0].memory.min = Bytes::mib(before);
+        let (plan, _) = decide(&settings(), state, &snapshot);
+        match hard(&plan, &snapshot)[0] {
+            0 => before,
+            written => written,
+        }
+    }
+
     #[test]
-    fn what_one_has_back_is_hard_before_it_is_there_and_what_nobody_needs_is_not() {
-        let hard = |away: u64| {
-            let mut snapshot = machine(&[(400, 100), (200, 100)], 1650);
-            snapshot.bystanders.push(group("system.slice/greedy.service", 99, Bytes::mib(900)));
-            if let Source::Container(facts) = &mut snapshot.workloads[0].source {
-                facts.reservation = Some(Bytes::mib(500));
-            }
-            snapshot.workloads[0].group.memory.swap = Bytes::mib(away);
-            let (_, state) = decide(&settings(), State::default(), &snapshot);
-            snapshot.at = Millis(snapshot.at.0 + 1000);
-            snapshot.workloads[0].group.memory.refault_anon = away * 256;
-            let (plan, _) = decide(&settings(), state, &snapshot);
-            hard(&plan, &snapshot)[0]
-        };
+    fn what_one_has_back_is_hard_before_it_is_there_and_stays_so_while_it_pauses() {
+        let hard = hard_of_one_that_has_back;
         // Nineteen twentieths of what it needs, and no more than twice a fiftieth, or 8 MiB, beyond what it holds.
-        assert_eq!([0, 5, 60].map(hard), [380, 384, 416]);
+        assert_eq!([0, 5, 60].map(|away| hard(away, away * 256, Limit::Max, 0)), [380, 384, 416]);
+        assert_eq!(hard(60, 0, Limit::Max, 0), 400, "what is in swap may be needed by nobody");
+        assert_eq!(hard(60, 0, Limit::Max, 416), 416, "a pause");
+        let limit = |mib| Limit::Bytes(Bytes::mib(mib));
+        assert_eq!(hard(60, 60 * 256, limit(405), 0), 405, "no further than it may grow");
     }
 
     proptest! {
