@@ -345,6 +345,12 @@ fn is_seen_below(stacked: &[(Disk, Moved)], below: &[(Disk, Moved)]) -> bool {
 mod tests {
     use super::*;
 
+    /// A file of a host below `root`.
+    fn write(root: &std::path::Path, path: &str, file: &str, text: &str) {
+        std::fs::create_dir_all(root.join(path)).unwrap();
+        std::fs::write(root.join(path).join(file), text).unwrap();
+    }
+
     /// With 8 GiB of everything.
     fn meminfo() -> String {
         let keys = "MemTotal MemFree Buffers Cached SwapCached Active Inactive SwapTotal SwapFree Dirty Writeback \
@@ -356,10 +362,7 @@ mod tests {
     #[test]
     fn small_units_are_read_no_further_but_for_what_the_dead_hold_beside_them() {
         let dir = tempfile::tempdir().unwrap();
-        let write = |path: &str, file: &str, text: &str| {
-            std::fs::create_dir_all(dir.path().join(path)).unwrap();
-            std::fs::write(dir.path().join(path).join(file), text).unwrap();
-        };
+        let write = |path: &str, file: &str, text: &str| write(dir.path(), path, file, text);
         write("proc", "meminfo", &meminfo());
         write("sys/fs/cgroup", "cgroup.controllers", "memory");
         let group = |path: &str, held: u64, cache: u64| {
@@ -389,10 +392,7 @@ mod tests {
     #[test]
     fn what_stays_open_changes_no_reading() {
         let dir = tempfile::tempdir().unwrap();
-        let write = |path: &str, file: &str, text: &str| {
-            std::fs::create_dir_all(dir.path().join(path)).unwrap();
-            std::fs::write(dir.path().join(path).join(file), text).unwrap();
-        };
+        let write = |path: &str, file: &str, text: &str| write(dir.path(), path, file, text);
         write("proc", "meminfo", &meminfo());
         write("sys/fs/cgroup", "cgroup.controllers", "memory");
         let group = |name: &str, held: u64, rest: &str| {
@@ -461,10 +461,7 @@ mod tests {
     #[test]
     fn what_is_done_to_each_disk_is_told_apart_and_what_lies_on_others_left_out() {
         let dir = tempfile::tempdir().unwrap();
-        let write = |path: &str, file: &str, text: &str| {
-            std::fs::create_dir_all(dir.path().join(path)).unwrap();
-            std::fs::write(dir.path().join(path).join(file), text).unwrap();
-        };
+        let write = |path: &str, file: &str, text: &str| write(dir.path(), path, file, text);
         let id = "a".repeat(64);
         let scope = format!("sys/fs/cgroup/system.slice/docker-{id}.scope");
         write("sys/fs/cgroup", "cgroup.controllers", "io");
