@@ -34,15 +34,15 @@ pub(super) fn files() -> Result<Files> {
 /// Tests that need several last-level caches.
 const DOMAINS: &str = "many_domains";
 
-/// In these a second guest may run beside the first, which is busy for half of the time only: they measure nothing that it could
-/// disturb. Both take about as long. The first is a machine that has never seen ctlmgr.
+/// These run in two guests at once: they measure nothing that another could disturb. Both take about as long. The first is
+/// a machine that has never seen ctlmgr.
 const QUIET: [&[&str]; 2] = [
     &[
         "a_install::",
         "c_coalesce::",
         "c_gate::",
         "c_making::",
-        "c_place::",
+        "c_place::bytes_",
         "c_rungs::classic_lists_",
         "c_turns::",
         "d_removal::",
@@ -66,7 +66,7 @@ pub(super) fn some(files: &Files, filter: &str, kernel: &str) -> Result<(u64, u6
         false => (vm::Shape::default(), format!("--skip {DOMAINS} {filter}")),
     };
     let shape = vm::Shape { kernel: kernel.to_owned(), ..machine };
-    let counts = live.test(&shape, (&which, true), &mut std::io::stdout())?;
+    let counts = live.test(&shape, &Part::of(&which), &mut std::io::stdout())?;
     ensure!(counts != (0, 0), "no live test has `{filter}` in its name");
     Ok(counts)
 }
@@ -78,8 +78,8 @@ pub(super) fn all(files: &Files, beside: impl FnOnce()) -> Result<(u64, u64)> {
     beside();
     let (small, large, out) = (vm::Shape::default(), vm::Shape::domains(), &mut std::io::stdout());
     let others = format!("--skip {DOMAINS} --skip {}", QUIET.concat().join(" --skip "));
-    results.push(live.test(&small, (&others, true), out));
-    results.push(live.test(&large, (DOMAINS, true), out));
+    results.push(live.test(&small, &Part::of(&others), out));
+    results.push(live.test(&large, &Part::of(DOMAINS), out));
     let counts = results.into_iter().map(|result| {
         result.unwrap_or_else(|error| {
             eprintln!("xtask: live tests: {error:#}");
@@ -87,6 +87,24 @@ pub(super) fn all(files: &Files, beside: impl FnOnce()) -> Result<(u64, u64)> {
         })
     });
     Ok(counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1)))
+}
+
+/// Tests that share a guest.
+struct Part<'a> {
+    /// The words that select them.
+    which: &'a str,
+    /// Whether ctlmgr is installed before they begin.
+    is_installed: bool,
+    /// Whether another guest runs beside theirs. Each has one processor then: of two that have two of the two that there
+    /// are, who holds a lock waits for a processor while others wait for the lock, and all takes half as long again.
+    has_company: bool,
+}
+
+impl Part<'_> {
+    /// Alone in a guest in which ctlmgr is installed.
+    fn of(which: &str) -> Part<'_> {
+        Part { which, is_installed: true, has_company: false }
+    }
 }
 
 /// Guests, and what each is given.
@@ -113,14 +131,16 @@ impl Live {
         let [first, second] = QUIET.map(|which| which.join(" "));
         let results = std::thread::scope(|scope| {
             let second = scope.spawn(|| {
-                let result = self.test(&shape, (&second, true), &mut kept);
+                let part = Part { has_company: true, ..Part::of(&second) };
+                let result = self.test(&shape, &part, &mut kept);
                 // It boots for a minute or more where there is none yet.
                 if let Err(error) = self.guests.prepare(&vm::Shape::domains()) {
                     sh::say(&format!("no machine with many domains: {error:#}"));
                 }
                 result
             });
-            let first = self.test(&shape, (&first, false), &mut std::io::stdout());
+            let part = Part { which: &first, is_installed: false, has_company: true };
+            let first = self.test(&shape, &part, &mut std::io::stdout());
             [first, second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))]
         });
         sh::say("in the second guest, meanwhile");
@@ -132,20 +152,20 @@ impl Live {
         Ok(results.into())
     }
 
-    /// Runs the tests that `which` selects in a fresh guest of this shape, where ctlmgr is installed or is not.
-    fn test(
-        &self,
-        shape: &vm::Shape,
-        (which, is_installed): (&str, bool),
-        out: &mut dyn Write,
-    ) -> Result<(u64, u64)> {
+    /// Runs tests in a fresh guest of this shape.
+    fn test(&self, shape: &vm::Shape, part: &Part, out: &mut dyn Write) -> Result<(u64, u64)> {
         let mut machine = self.guests.restore(shape, &self.files)?;
-        if is_installed {
+        if part.has_company {
+            let off = "echo 0 >/sys/devices/system/cpu/cpu1/online";
+            machine.output(off, Duration::from_secs(30))?;
+        }
+        if part.is_installed {
             machine.output("dpkg -i /run/in/ctlmgr.deb", Duration::from_secs(120))?;
         }
         let mut shown = Tee { text: Vec::new(), since: Instant::now(), balloon_mib: None, out };
         let script = format!(
-            "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {which}"
+            "install -m 755 /run/in/live /var/tmp/live && /var/tmp/live --test-threads=1 {}",
+            part.which
         );
         let status = machine.run_with(
             &script,

@@ -1,6 +1,6 @@
 //! Faults: after each of them no knob is left that ctlmgr wrote and does not know.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use ctlmgr_live::{Container, Ctlmgr, eventually, expect_pristine, json, knob, sh, status};
 
 #[test]
@@ -127,7 +127,14 @@ fn daemon_reload_under_load_loses_nothing() -> Result<()> {
         let slice = knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?;
         Ok(web.knob("memory.low")? > 160 << 20 && slice > 160 << 20)
     })?;
-    assert_eq!(json("ctlmgr status --json")?["counters"]["failures"], 0);
+    let failures = &json("ctlmgr status --json")?["counters"]["failures"];
+    ensure!(
+        *failures == 0,
+        "{failures} failed: {}",
+        sh(
+            "journalctl -b --no-pager -o cat --output-fields=MESSAGE,F_ERROR,F_PATH,F_STEP -u ctlmgr.service --grep 'step failed'"
+        )?
+    );
     ctlmgr.stop_and_expect_pristine()
 }
 
