@@ -19,19 +19,23 @@
 //! (k / weight)² is soft, and no less than [`LEAST_SOFT`] (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for,
 //! and at which that of units, which have nothing hard, would be [`SOFT`]: of who weighs much less than they do nothing is. Who weighs more may lose half as much
 //! at once as who weighs what they do: where it was a twentieth for both, the heavier of two was slowed down as much as the lighter one. What cannot be
-//! taken anyway does not count on either side; floors, and what others have set, count where they are more. It is found by
+//! taken anyway does not count on either side; nor does what it neither holds nor needs, which its neighbours would have of it
+//! (memory_recursiveprot), but what it is having back is hard before it is there, by two dead bands of a write: what came back above
+//! memory.min was taken again by the next look, and two that lived by page cache missed a twentieth of it for good. Floors, and what others have set, count where they are more. It is found by
 //! bisection, because less is hard the higher it is. Who stands still, frozen or paused, has nothing of its share hard.
 //!
 //! # Properties
-//! Nobody's is above its share or its use; of those that are as large more weight never has less, and as much weight as much; a little more weight
+//! Nobody's is to be above its share, nor above its use, but for two dead bands of one whose pages come back; of those that are as large, and have
+//! as much back, more weight never has less, and as much weight as much; a little more weight
 //! makes little difference; but for floors, which may be more by themselves, no more than [`PART`] of the capacity is meant to be.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ctlmgr_model::{Bytes, CgroupId, Group, Percent, VerdictKind};
+use ctlmgr_model::{Bytes, CgroupId, Group, Knob, Percent, VerdictKind};
 
-use crate::demand::lifted;
+use crate::demand::{MISSED, lifted};
 use crate::keeping::Keeping;
+use crate::memory::{dead_band, read};
 use crate::scene::Scene;
 
 /// With the floors no more of the capacity than this is to be hard. What slices hold beyond their members' comes on top
@@ -62,7 +66,8 @@ struct Candidate {
     id: CgroupId,
     weight: f64,
     share: Bytes,
-    used: Bytes,
+    /// What it holds and is having back.
+    reach: Bytes,
     /// What is hard of it now.
     now: Bytes,
     /// What is hard of it anyway.
@@ -72,10 +77,10 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// What it does not use of it would be its neighbours' (memory_recursiveprot).
+    /// What is out of its reach would be its neighbours' (memory_recursiveprot).
     fn hard(&self, level: f64) -> Bytes {
         let soft = (level / self.weight).powi(2).clamp(LEAST_SOFT, 1.0);
-        lifted(self.share, 1.0 - soft).min(self.used)
+        lifted(self.share, 1.0 - soft).min(self.reach)
     }
 
     /// What others have to give in its place, if so much is hard.
@@ -129,16 +134,32 @@ fn candidate(
     given: &BTreeMap<CgroupId, Bytes>,
 ) -> Candidate {
     let group = keeping.party.group;
-    let used = group.memory.current;
+    let reach = reach(scene, keeping);
     Candidate {
         id: group.id,
         weight: f64::from(keeping.party.entitlement.weight.get()),
         share: keeping.share,
-        used,
-        now: group.memory.min.min(used),
+        reach,
+        now: group.memory.min.min(reach),
         given: given.get(&group.id).copied().unwrap_or_default(),
         stuck: stuck(scene, group),
     }
+}
+
+/// What it holds and, of one whose pages come back, what it will hold until memory.min is written again. A write that came only
+/// when all of that is there would leave the last of it to be taken.
+fn reach(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Bytes {
+    let (estimate, group) = (&keeping.party.estimate, keeping.party.group);
+    let memory = &group.memory;
+    let band = dead_band(scene.settings, memory.current, memory.current);
+    let most = memory.current + band + band;
+    let ahead = match estimate.refaults_per_sec >= MISSED {
+        true => most,
+        // What is ahead stays while it is needed, or it would turn round whenever pages pause.
+        false => memory.min.min(most).min(estimate.demand),
+    };
+    let own = scene.state.prior(group, Knob::MemoryHigh, read(group, Knob::MemoryHigh));
+    memory.current.max(ahead.min(own))
 }
 
 fn stuck(scene: &Scene<'_, '_>, group: &Group) -> Bytes {
@@ -170,7 +191,7 @@ mod tests {
     use crate::testing::{container, floor_of, group, host, settings};
     use crate::{State, decide};
     use ctlmgr_model::{
-        Action, Knob, Limit, LruFlavour, Millis, Outcome, Plan, Settings, Snapshot, Source,
+        Action, Limit, LruFlavour, Millis, Outcome, Plan, Settings, Snapshot, Source,
     };
     use proptest::prelude::*;
 
@@ -284,11 +305,44 @@ mod tests {
         assert!(beside(200) + 140 < beside(0), "three quarters of 200 MiB");
     }
 
+    /// One that holds 400 MiB beside so many in swap, a second later, with a limit of its own: what is hard by then, if so
+    /// many pages have come back and so much was hard before.
+    fn hard_of_one_that_has_back(away: u64, pages: u64, own: Limit, before: u64) -> u64 {
+        let mut snapshot = machine(&[(400, 100), (200, 100)], 1650);
+        snapshot.bystanders.push(group("system.slice/greedy.service", 99, Bytes::mib(900)));
+        if let Source::Container(facts) = &mut snapshot.workloads[0].source {
+            facts.reservation = Some(Bytes::mib(500));
+        }
+        let memory = &mut snapshot.workloads[0].group.memory;
+        (memory.swap, memory.high) = (Bytes::mib(away), own);
+        let (_, state) = decide(&settings(), State::default(), &snapshot);
+        snapshot.at = Millis(snapshot.at.0 + 1000);
+        let memory = &mut snapshot.workloads[0].group.memory;
+        (memory.refault_anon, memory.min) = (pages, Bytes::mib(before));
+        snapshot.ancestors[0].memory.min = Bytes::mib(before);
+        let (plan, _) = decide(&settings(), state, &snapshot);
+        match hard(&plan, &snapshot)[0] {
+            0 => before,
+            written => written,
+        }
+    }
+
+    #[test]
+    fn what_one_has_back_is_hard_before_it_is_there_and_stays_so_while_it_pauses() {
+        let hard = hard_of_one_that_has_back;
+        // Nineteen twentieths of what it needs, and no more than twice a fiftieth, or 8 MiB, beyond what it holds.
+        assert_eq!([0, 5, 60].map(|away| hard(away, away * 256, Limit::Max, 0)), [380, 384, 416]);
+        assert_eq!(hard(60, 0, Limit::Max, 0), 400, "what is in swap may be needed by nobody");
+        assert_eq!(hard(60, 0, Limit::Max, 416), 416, "a pause");
+        let limit = |mib| Limit::Bytes(Bytes::mib(mib));
+        assert_eq!(hard(60, 60 * 256, limit(405), 0), 405, "no further than it may grow");
+    }
+
     proptest! {
         #[test]
         fn no_more_than_most_is_hard_and_more_weight_never_has_less(
             list in proptest::collection::vec((1u64..60, 1u16..2000), 1..9), part in 50u64..120,
-            floor in 1u64..400, less in 0u64..40,
+            floor in 1u64..400, less in 0u64..40, away in 0u64..60,
         ) {
             // Of sizes that come in tens, so that some are as large as others.
             let list: Vec<_> = list.iter().map(|(mib, w)| (mib / 10 * 100 + 50, *w)).collect();
@@ -321,6 +375,9 @@ mod tests {
             }
             snapshot.at = Millis(snapshot.at.0 + 1000);
             snapshot.host.mem_total = Bytes(snapshot.host.mem_total.0 * (100 - less) / 100);
+            for workload in snapshot.workloads.iter_mut().step_by(2) {
+                (workload.group.memory.swap, workload.group.memory.refault_anon) = (Bytes::mib(away), away * 256);
+            }
             let (plan, _) = decide(&settings, state, &snapshot);
             let set = |g: &Group| plan.steps.iter().rev().find_map(|s| match s.action {
                 Action::Set { knob: Knob::MemoryMin, to, .. } if s.id == g.id => Some(to),

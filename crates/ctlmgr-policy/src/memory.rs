@@ -24,9 +24,9 @@
 use std::collections::BTreeSet;
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, PageAging,
-    Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Telling, Verdict,
-    VerdictKind,
+    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, MemorySettings, Millis,
+    Mode, PageAging, Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Telling,
+    Verdict, VerdictKind,
 };
 
 use crate::aging::age;
@@ -191,7 +191,7 @@ impl<'a> Context<'a> {
         // Who crowds out others is pushed back little by little.
         let band = match throttled.is_crowding && throttled.high < observed {
             true => self.settings.memory.hysteresis_bytes.min(NOISE),
-            false => self.dead_band(throttled.high, throttled.high),
+            false => dead_band(&self.settings.memory, throttled.high, throttled.high),
         };
         let is_small = difference < band && !is_raise;
         (!is_small)
@@ -312,7 +312,8 @@ impl<'a> Context<'a> {
             true => observed.scaled(self.settings.memory.hysteresis),
             false => {
                 let turns = self.state.turns(wanted.group, knob);
-                turns.widened(self.dead_band(observed, to), observed, to, self.snapshot.at)
+                let band = dead_band(&self.settings.memory, observed, to);
+                turns.widened(band, observed, to, self.snapshot.at)
             }
         };
         let to = match observed.abs_diff(to) < band {
@@ -331,14 +332,6 @@ impl<'a> Context<'a> {
         let again = self.state.is_pending(ancestor, knob).then_some(observed);
         let to = cover::target(observed, prior, below, step).or(again)?;
         self.step(knob, ancestor, to, &format!("covers {below} of those below it"))
-    }
-
-    /// A change smaller than this is not worth a write.
-    fn dead_band(&self, from: Bytes, to: Bytes) -> Bytes {
-        let memory = &self.settings.memory;
-        // To who is small half is much, but to nobody a mebibyte.
-        let half = Bytes(from.max(to).0 / 2).max(Bytes::mib(1));
-        from.scaled(memory.hysteresis).max(memory.hysteresis_bytes).min(half)
     }
 
     fn step(&self, knob: Knob, group: &Group, to: Bytes, why: &str) -> Option<Step> {
@@ -378,6 +371,13 @@ impl<'a> Context<'a> {
             telling: Telling::Now,
         })
     }
+}
+
+/// A change smaller than this is not worth a write.
+pub(crate) fn dead_band(memory: &MemorySettings, from: Bytes, to: Bytes) -> Bytes {
+    // To who is small half is much, but to nobody a mebibyte.
+    let half = Bytes(from.max(to).0 / 2).max(Bytes::mib(1));
+    from.scaled(memory.hysteresis).max(memory.hysteresis_bytes).min(half)
 }
 
 /// The value of a knob in a snapshot.
