@@ -78,6 +78,8 @@ impl Places {
         let after = self.about_config(daemon_json::enabled(&text, wanted, &wrapper))?;
         if wanted.plugin {
             self.expect_no_flag()?;
+            // Or systemd would not start who failed too often of late. Where nothing failed there is nothing to forget.
+            let _ = self.systemctl(&["reset-failed", SOCKET_UNIT, SERVICE_UNIT]);
             self.systemctl(&["enable", "--now", "--quiet", SOCKET_UNIT])?;
             self.knock().await?;
             put(&self.spec, &format!("unix://{}\n", self.plugin.display()), None)?;

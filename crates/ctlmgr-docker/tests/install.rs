@@ -105,6 +105,7 @@ async fn there_and_back_the_file_is_the_same_to_the_byte() {
     let log = world.log();
     let at = |what: &str| log.find(what).unwrap();
     assert!(at("enable --now") < at("dockerd --validate"), "first the socket: {log}");
+    assert!(at("reset-failed") < at("enable --now"), "with no starts counted against it: {log}");
     world.places.enable(PLUGIN).await.unwrap();
     world.places.disable().await.unwrap();
     assert_eq!(fs::read_to_string(&world.places.config).unwrap(), before);

@@ -305,9 +305,26 @@ mod tests {
         assert!(beside(200) + 140 < beside(0), "three quarters of 200 MiB");
     }
 
-    /// One that holds 400 MiB beside so many in swap, a second later, with a limit of its own: what is hard by then, if so
-    /// many pages have come back and so much was hard before.
-    fn hard_of_one_that_has_back(away: u64, pages: u64, own: Limit, before: u64) -> u64 {
+    /// Does what is planned for memory.min.
+    fn harden(plan: &Plan, state: &mut State, snapshot: &mut Snapshot) {
+        for step in &plan.steps {
+            let to = match step.action {
+                Action::Set { knob: Knob::MemoryMin, to, .. } => to,
+                Action::Release { knob: Knob::MemoryMin, prior, .. } => prior,
+                _ => continue,
+            };
+            state.learn(step, &Outcome::Done, snapshot.at);
+            let groups = snapshot.workloads.iter_mut().map(|w| &mut w.group);
+            groups
+                .chain(&mut snapshot.ancestors)
+                .filter(|g| g.id == step.id)
+                .for_each(|g| g.memory.min = to);
+        }
+    }
+
+    /// One that holds 400 MiB beside so many in swap, with a limit of its own: what is hard of it after each second, if
+    /// by then so many pages have come back.
+    fn hard_of_one_that_has_back(away: u64, pages: &[u64], own: Limit) -> Vec<u64> {
         let mut snapshot = machine(&[(400, 100), (200, 100)], 1650);
         snapshot.bystanders.push(group("system.slice/greedy.service", 99, Bytes::mib(900)));
         if let Source::Container(facts) = &mut snapshot.workloads[0].source {
@@ -315,27 +332,31 @@ mod tests {
         }
         let memory = &mut snapshot.workloads[0].group.memory;
         (memory.swap, memory.high) = (Bytes::mib(away), own);
-        let (_, state) = decide(&settings(), State::default(), &snapshot);
-        snapshot.at = Millis(snapshot.at.0 + 1000);
-        let memory = &mut snapshot.workloads[0].group.memory;
-        (memory.refault_anon, memory.min) = (pages, Bytes::mib(before));
-        snapshot.ancestors[0].memory.min = Bytes::mib(before);
-        let (plan, _) = decide(&settings(), state, &snapshot);
-        match hard(&plan, &snapshot)[0] {
-            0 => before,
-            written => written,
-        }
+        let (_, mut state) = decide(&settings(), State::default(), &snapshot);
+        let mut second = |back: &u64| {
+            snapshot.at = Millis(snapshot.at.0 + 1000);
+            snapshot.workloads[0].group.memory.refault_anon = *back;
+            let (plan, next) = decide(&settings(), std::mem::take(&mut state), &snapshot);
+            state = next;
+            harden(&plan, &mut state, &mut snapshot);
+            snapshot.workloads[0].group.memory.min.0 >> 20
+        };
+        pages.iter().map(&mut second).collect()
     }
 
     #[test]
     fn what_one_has_back_is_hard_before_it_is_there_and_stays_so_while_it_pauses() {
-        let hard = hard_of_one_that_has_back;
+        let after =
+            |away: u64, pages, own| hard_of_one_that_has_back(away, &[pages], own).first().copied();
         // Nineteen twentieths of what it needs, and no more than twice a fiftieth, or 8 MiB, beyond what it holds.
-        assert_eq!([0, 5, 60].map(|away| hard(away, away * 256, Limit::Max, 0)), [380, 384, 416]);
-        assert_eq!(hard(60, 0, Limit::Max, 0), 400, "what is in swap may be needed by nobody");
-        assert_eq!(hard(60, 0, Limit::Max, 416), 416, "a pause");
-        let limit = |mib| Limit::Bytes(Bytes::mib(mib));
-        assert_eq!(hard(60, 60 * 256, limit(405), 0), 405, "no further than it may grow");
+        let [none, some, more] = [0, 5, 60].map(|away| after(away, away * 256, Limit::Max));
+        assert_eq!([none, some, more], [Some(380), Some(384), Some(416)]);
+        assert_eq!(after(60, 0, Limit::Max), Some(400), "what is in swap may be needed by nobody");
+        let limit = Limit::Bytes(Bytes::mib(405));
+        assert_eq!(after(60, 60 * 256, limit), Some(405), "no further than it may grow");
+        let back = 60 * 256;
+        let paused = hard_of_one_that_has_back(60, &[back; 8], Limit::Max);
+        assert_eq!(paused, [416; 8], "a pause");
     }
 
     proptest! {
@@ -366,26 +387,23 @@ mod tests {
             }
             // The machine shrinks a little, and what is hard follows.
             let mut state = state;
-            for step in &plan.steps {
-                state.learn(step, &Outcome::Done, snapshot.at);
-                if let Action::Set { knob: Knob::MemoryMin, to, .. } = step.action {
-                    let groups = snapshot.workloads.iter_mut().map(|w| &mut w.group);
-                    groups.chain(&mut snapshot.ancestors).filter(|g| g.id == step.id).for_each(|g| g.memory.min = to);
-                }
-            }
+            harden(&plan, &mut state, &mut snapshot);
             snapshot.at = Millis(snapshot.at.0 + 1000);
             snapshot.host.mem_total = Bytes(snapshot.host.mem_total.0 * (100 - less) / 100);
             for workload in snapshot.workloads.iter_mut().step_by(2) {
                 (workload.group.memory.swap, workload.group.memory.refault_anon) = (Bytes::mib(away), away * 256);
             }
-            let (plan, _) = decide(&settings, state, &snapshot);
-            let set = |g: &Group| plan.steps.iter().rev().find_map(|s| match s.action {
-                Action::Set { knob: Knob::MemoryMin, to, .. } if s.id == g.id => Some(to),
-                Action::Release { .. } if s.id == g.id => Some(Bytes::ZERO),
-                _ => None,
-            }).unwrap_or(g.memory.min).0 >> 20;
-            let after: Vec<u64> = snapshot.workloads.iter().map(|w| set(&w.group)).collect();
-            // A floor may fit now that did not before. Each may be behind by its dead band.
+            let (plan, next) = decide(&settings, state, &snapshot);
+            state = next;
+            harden(&plan, &mut state, &mut snapshot);
+            let after: Vec<u64> = snapshot.workloads.iter().map(|w| w.group.memory.min.0 >> 20).collect();
+            // Of those that have as much back; each may be behind by its dead band.
+            for (i, a) in list.iter().enumerate().skip(1) {
+                for (j, b) in list.iter().enumerate().skip(1).filter(|(j, _)| j % 2 == i % 2) {
+                    prop_assert!(a.0 != b.0 || a.1 < b.1 || after[i] + 13 >= after[j], "{list:?} {after:?}");
+                }
+            }
+            // A floor may fit now that did not before.
             let most = most(&plan, after[0].min(floor));
             prop_assert!(after.iter().sum::<u64>() <= most * 103 / 100 + 9, "{after:?} {most}");
         }

@@ -337,6 +337,12 @@ impl State {
         written.map_or(Turns::default(), |w| w.turns)
     }
 
+    /// When the knob of this very cgroup was last written, if that raised it.
+    pub(crate) fn raised_at(&self, group: &Group, knob: Knob) -> Option<Millis> {
+        let written = self.of(group, knob).filter(|w| w.saved.id == group.id);
+        written.filter(|w| w.turns.rises()).map(|w| w.at)
+    }
+
     /// Whether another writer changed the knob since we wrote it.
     pub(crate) fn was_overridden(&self, group: &Group, knob: Knob, observed: Bytes) -> bool {
         // A cgroup that is new at the same path starts with values of its own.

@@ -27,13 +27,14 @@
 //! less than its share, until the host has been calm for a while. The value is the lower of the
 //! present one and use + slack, at least the ceiling; if everything in the one braked stands still
 //! (PSI `full` ≥ [`GUARD`]), it is raised a step instead, as far as that can be our doing.
+//! What one was let off is not taken again within [`LET_OFF`] but for more than the most that is let off, or its limit would go up and down with the guard.
 //!
 //! # Properties
 //! Never below the share, a unit's never below that by weight, nor written below present use less what is reclaimed before, a ramp never below the promise; never above what was
 //! there before; no new brake without PSI or with nobody suffering; nothing on who is spared; after a
 //! rest nothing is left; nothing where systemd-oomd could kill soon ([`crate::oomd`]).
 
-use ctlmgr_model::{Bytes, Group, Knob, Percent, Step};
+use ctlmgr_model::{Bytes, Group, Knob, Millis, Percent, Step};
 
 use crate::crowding::crowd;
 use crate::keeping::Keeping;
@@ -46,6 +47,8 @@ const GUARD: f32 = 20.0;
 const ROOM: Bytes = Bytes::mib(32);
 const STEP: Bytes = Bytes::mib(16);
 const ROOM_PART: Percent = Percent(10);
+/// For so long one that was let off keeps that.
+const LET_OFF: Millis = Millis(60_000);
 
 /// A group and the memory.high that it should have.
 pub(crate) struct Throttled<'a> {
@@ -203,11 +206,9 @@ fn ramp(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>) -> Option<(Bytes, Stri
     let high = match present {
         Some(present) if is_over => {
             let least = if stands_still(scene, group) { ceiling(keeping.share) } else { entitled };
-            present
-                .min(fresh)
-                .max(least.min(present + STEP))
-                .max(entitled)
-                .max(group.memory.current)
+            let lower =
+                if crowds { present.min(fresh) } else { lower(scene, group, present, fresh) };
+            lower.max(least.min(present + STEP)).max(entitled).max(group.memory.current)
         }
         Some(present) if is_fit(&present) => present,
         // That background reclaim took more than was missing leaves no room for more of it.
@@ -262,13 +263,22 @@ fn is_above(keeping: &Keeping<'_, '_>) -> bool {
     keeping.party.group.memory.current + STEP > keeping.share
 }
 
+/// The lower of both, unless it was let off lately and this is no more than that.
+fn lower(scene: &Scene<'_, '_>, group: &Group, present: Bytes, to: Bytes) -> Bytes {
+    let is_raised = |at: Millis| scene.snapshot.at.since(at) < LET_OFF;
+    let was_let_off = scene.state.raised_at(group, Knob::MemoryHigh).is_some_and(is_raised);
+    // And what use may have moved meanwhile.
+    let little = ROOM + present.scaled(Percent(2)).max(STEP);
+    if was_let_off && present - to < little { present } else { present.min(to) }
+}
+
 fn next(scene: &Scene<'_, '_>, keeping: &Keeping<'_, '_>, present: Bytes) -> Bytes {
     let group = keeping.party.group;
     let near = above_use(group).max(ceiling(keeping.share));
     let next = match stands_still(scene, group) {
         // Further away than this it is not ours that it runs into.
         true => (present + present.scaled(Percent(5)).max(STEP)).min(near + ROOM),
-        false => present.min(near),
+        false => lower(scene, group, present, near),
     };
     next.max(ceiling(keeping.share)).max(group.memory.current)
 }

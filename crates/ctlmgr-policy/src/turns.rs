@@ -49,6 +49,11 @@ impl Turns {
         if is_turn { Bytes(band.0.saturating_mul(1 << self.recent(now))) } else { band }
     }
 
+    /// Whether the last write raised it.
+    pub(crate) fn rises(self) -> bool {
+        self.rises == Some(true)
+    }
+
     fn recent(self, now: Millis) -> u32 {
         if now.since(self.at) < SETTLING { self.count.min(MOST) } else { 0 }
     }

@@ -1,8 +1,8 @@
 //! Closed loop: feedback and throttling against the simulated kernel.
 
 use ctlmgr_model::{
-    Action, Bytes, CgroupId, Controller, Headroom, Knob, Millis, Mode, Percent, Pressure, Rung,
-    Settings, Step,
+    Action, Bytes, CgroupId, Controller, Headroom, Knob, Limit, Millis, Mode, Percent, Plan,
+    Pressure, Rung, Settings, Step,
 };
 use ctlmgr_policy::{State, check, decide};
 use ctlmgr_testkit::{Kernel, Lru, Set, outcome};
@@ -191,20 +191,40 @@ fn who_stands_still_at_its_limit_is_let_off_a_step() {
     assert!(is_braked(&world), "{:?}", world.steps.last());
     world.kernel.tick();
     let present = world.kernel.sets[1].high;
-    let limit_if = |full_pct: f32| {
+    let standing = |full_pct: f32, held: Bytes, at: Millis| {
         let mut snapshot = world.kernel.snapshot();
-        let (hog, id) = (&mut snapshot.bystanders[0], CgroupId(101));
-        hog.memory.current = present;
-        hog.memory.pressure.as_mut().unwrap().full.avg10_pct = full_pct;
-        let (plan, _) = decide(&world.settings, world.state.clone(), &snapshot);
-        let of_hog = |s: &&Step| s.id == id;
-        plan.steps.iter().find(of_hog).and_then(|s| match s.action {
+        let hog = &mut snapshot.bystanders[0].memory;
+        hog.current = held;
+        hog.pressure.as_mut().unwrap().full.avg10_pct = full_pct;
+        snapshot.at = at;
+        snapshot
+    };
+    let limit_of = |plan: &Plan| {
+        plan.steps.iter().filter(|s| s.id == CgroupId(101)).find_map(|s| match s.action {
             Action::Set { knob: Knob::MemoryHigh, to, .. } => Some(to),
             _ => None,
         })
     };
+    let decided = |snapshot| decide(&world.settings, world.state.clone(), &snapshot);
+    let now = world.kernel.now;
+    let limit_if = |full_pct| limit_of(&decided(standing(full_pct, present, now)).0);
     assert!(limit_if(25.0).is_some_and(|to| to >= present + mib(16)), "{:?}", limit_if(25.0));
     assert!(limit_if(5.0).is_none_or(|to| to <= present), "{:?} from {present}", limit_if(5.0));
+
+    // And what it was let off is not taken again by the next look.
+    let (plan, mut state) = decided(standing(25.0, present, now));
+    plan.steps.iter().for_each(|step| state.learn(step, &outcome(step), now));
+    let raised = limit_of(&plan).unwrap();
+    let later = |seconds: u64, held: Bytes| {
+        let mut snapshot = standing(5.0, held, Millis(now.0 + seconds * 1000));
+        snapshot.bystanders[0].memory.high = Limit::Bytes(raised);
+        limit_of(&decide(&world.settings, state.clone(), &snapshot).0)
+    };
+    let breathes = present - mib(20);
+    assert_eq!(later(1, breathes), None, "let off from {present} to {raised}");
+    assert!(later(61, breathes).is_some_and(|to| to < raised), "{:?}", later(61, breathes));
+    let gone = present - mib(150);
+    assert!(later(1, gone).is_some_and(|to| to < raised), "it has shrunk: {:?}", later(1, gone));
 }
 
 /// Waiting at a limit of ours must not get anybody killed.

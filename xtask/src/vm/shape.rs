@@ -58,6 +58,11 @@ impl Shape {
         Shape { cpus: 8, l3: 4, numa: 2, ..Shape::default() }
     }
 
+    /// Two of them, on a node each: twice the processors take more than twice as long to emulate.
+    pub fn two_domains() -> Shape {
+        Shape { cpus: 4, l3: 2, numa: 2, ..Shape::default() }
+    }
+
     /// A name that differs between shapes; machines with one name can share a saved state.
     pub fn name(&self) -> String {
         let iops = self.throttled_iops.unwrap_or(0);

@@ -66,8 +66,9 @@ impl Gate {
             None => Known::remembered(id, &self.settings, &self.learned),
         };
         let Some(known) = known.filter(|known| known.is_managed) else { return };
+        let now = Instant::now();
+        self.end_if_gone(&known.id, now);
         if !self.is_under_way(&known) {
-            let now = Instant::now();
             self.appeared.insert(id.to_owned(), now);
             self.note_late(id, known, now);
         }

@@ -31,10 +31,22 @@ impl Gate {
             self.running.keep(|id| self.containers.by_id.contains_key(id));
         }
         for (why, member) in done.iter().filter_map(|(why, member)| Some(((*why)?, member))) {
-            info!(container = member.name(), why, "start is over");
-            self.part_with(member, why, now);
-            self.learn_from(member, why);
+            self.end(member, why, now);
         }
+    }
+
+    /// Ends the start of one that was gone and is made anew. A dockerd that stops may tell of no end, and start it again
+    /// before it has been gone for long enough to count as ended.
+    pub(super) fn end_if_gone(&mut self, id: &str, now: Instant) {
+        let is_it = |m: &mut Member| m.id() == Some(id) && m.is_gone();
+        let gone: Vec<Member> = self.starting.extract_if(.., is_it).collect();
+        gone.iter().for_each(|member| self.end(member, gate::ENDED, now));
+    }
+
+    fn end(&mut self, member: &Member, why: &'static str, now: Instant) {
+        info!(container = member.name(), why, "start is over");
+        self.part_with(member, why, now);
+        self.learn_from(member, why);
     }
 
     fn part_with(&mut self, member: &Member, why: &str, now: Instant) {

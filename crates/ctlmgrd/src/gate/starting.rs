@@ -132,6 +132,11 @@ impl Member {
         known.or_else(|| Some(self.asked.as_str()).filter(is_full))
     }
 
+    /// Whether its cgroup was there, and the last look did not find it.
+    pub fn is_gone(&self) -> bool {
+        self.last.is_some() && self.absent_since.is_some()
+    }
+
     /// What it had done at the last look, and when that was.
     pub fn last_look(&self) -> Option<(Io, Instant)> {
         self.last

@@ -80,6 +80,11 @@ impl World {
         std::fs::write(dir.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
     }
 
+    fn is_gone(&self, name: &str) {
+        let scope = format!("sys/fs/cgroup/system.slice/docker-{}.scope", id(name));
+        let _ = std::fs::remove_dir_all(self.dir.path().join(scope));
+    }
+
     async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, Refused> {
         let (reply, answer) = oneshot::channel();
         self.questions.send(question(reply)).await.unwrap();

@@ -81,11 +81,14 @@ fn one_waits_for_another_and_the_operator_lets_it_go() -> Result<()> {
     Ok(())
 }
 
+/// Nobody who is held pays for it that dockerd asks no more.
 #[test]
-fn what_the_operator_cancels_is_refused() -> Result<()> {
+fn a_start_that_is_held_is_refused_when_cancelled_and_goes_through_when_dockerd_stops_asking()
+-> Result<()> {
     let _ctlmgr = Ctlmgr::start("observe")?;
-    let _gated = Gated::enable("")?;
+    let gated = Gated::enable("")?;
     let late = make("late", "quiet")?;
+    let held = make("held", "quiet")?;
     sh("ctlmgr mode --job starts act; ctlmgr queue hold")?;
     sh("(docker start late; echo status $?) >/run/late.out 2>&1 &")?;
     eventually("late waits", || waits(&late.name))?;
@@ -95,16 +98,6 @@ fn what_the_operator_cancels_is_refused() -> Result<()> {
         Ok(text.contains("cancelled by the operator") && text.contains("status 1"))
     })?;
     ensure!(!is_running("late")?);
-    Ok(())
-}
-
-/// Nobody who is held pays for it that dockerd asks no more.
-#[test]
-fn a_start_that_is_held_goes_through_when_dockerd_stops_asking() -> Result<()> {
-    let _ctlmgr = Ctlmgr::start("observe")?;
-    let gated = Gated::enable("")?;
-    let held = make("held", "quiet")?;
-    sh("ctlmgr mode --job starts act; ctlmgr queue hold")?;
     sh("(docker start held; echo status $?) >/run/held.out 2>&1 &")?;
     eventually("held waits", || waits(&held.name))?;
     drop(gated);

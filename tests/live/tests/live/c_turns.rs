@@ -8,8 +8,6 @@ use super::gated::{Gated, is_running, make, queue};
 /// Who does nothing is not over before the next one is there, as slow as this machine is.
 const FREEZE: &str = "[starts]\nfreeze = true\nsettle_secs = 120\n";
 
-const SOCKET: &str = "/run/docker.sock";
-
 /// When a unit, since it was started last, has logged something (with these fields), in seconds since the boot.
 fn logged(unit: &str, what: &str, fields: &str) -> Result<Vec<f64>> {
     let log = sh(&format!(
@@ -103,22 +101,36 @@ fn after_a_restart_of_dockerd_the_wrapper_lets_them_start_by_turns_and_all_come_
     Ok(())
 }
 
+/// A dockerd that nobody hears of, as while it does not answer yet, until this is dropped.
+struct Silent;
+
+impl Silent {
+    fn dockerd() -> Result<Silent> {
+        sh("mv /run/docker.sock /run/docker.sock.away").map(|_| Silent)
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        let _ = sh("mv /run/docker.sock.away /run/docker.sock");
+    }
+}
+
 #[test]
 fn after_a_restart_of_dockerd_they_run_by_turns_where_freezing_is_wanted() -> Result<()> {
     let ctlmgr = Ctlmgr::start("observe")?;
     std::fs::write("/etc/ctlmgr/config.d/90-freeze.toml", FREEZE)?;
     sh("systemctl reload ctlmgr.service")?;
     let storm = storm()?;
-    // Nobody hears of dockerd, as while it does not answer yet.
-    sh(&format!(
-        "ctlmgr mode --job starts act && mv {SOCKET} {SOCKET}.away && systemctl restart docker.service"
-    ))?;
+    sh("ctlmgr mode --job starts act")?;
+    let silent = Silent::dockerd()?;
+    sh("systemctl restart --no-block docker.service")?;
     // Between two starts of a container it has no cgroup.
     let frozen = || storm.iter().filter(|c| c.knob("cgroup.freeze").ok() == Some(1)).count();
-    let turns = eventually("those of one kind wait for those of the other", || Ok(frozen() == 2));
-    sh(&format!("mv {SOCKET}.away {SOCKET}"))?;
-    turns?;
-    ensure!(all_run(&storm)?, "to dockerd all of them run");
+    eventually("those of one kind wait for those of the other", || Ok(frozen() == 2))?;
+    drop(silent);
+    let all_run = || Ok(status("docker ps")?.0 == 0 && all_run(&storm)?);
+    eventually("to dockerd all of them run", all_run)?;
     sh("ctlmgr queue release")?;
     eventually("nobody waits any more", || Ok(frozen() == 0))?;
     sh("rm /etc/ctlmgr/config.d/90-freeze.toml")?;

@@ -97,3 +97,34 @@ async fn how_it_ended_before_it_appeared_is_no_end_of_what_appeared() {
         tokio::task::yield_now().await;
     }
 }
+
+/// A dockerd that stops may tell of no end, and starts its containers again soon.
+#[tokio::test]
+async fn one_that_was_gone_and_appears_again_starts_anew() {
+    let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
+    world.settings.send_modify(|s| (s.starts.freeze, s.starts.settle) = (true, Millis(3_600_000)));
+    world.start(wants("db")).await;
+    world.appeared.send(id("boot")).unwrap();
+    let mut orders = world.orders.lock().await;
+    assert!(matches!(orders.recv().await.unwrap(), Order::Freeze(who, _) if who == id("boot")));
+    let skip = QueueChange::Skip("boot".into());
+    world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
+    assert!(matches!(orders.recv().await.unwrap(), Order::Thaw { .. }));
+    // That it appears is no news until one look has found it, and another has not.
+    let mut lasted_ms = 0;
+    let frozen = loop {
+        assert!(lasted_ms < 60_000, "it was never taken for another start");
+        match lasted_ms / 2000 % 2 {
+            0 => world.runs("boot", 0, 0),
+            _ => world.is_gone("boot"),
+        }
+        world.appeared.send(id("boot")).unwrap();
+        if let Ok(order) = orders.try_recv() {
+            break order;
+        }
+        let queue = world.queue().await;
+        let boot = queue.starting.iter().find(|s| s.name == "boot");
+        lasted_ms = boot.map_or(lasted_ms, |boot| boot.lasted_ms);
+    };
+    assert!(matches!(frozen, Order::Freeze(who, _) if who == id("boot")));
+}
