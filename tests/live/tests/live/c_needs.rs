@@ -61,6 +61,7 @@ fn a_leak_takes_nothing_from_who_was_promised_and_shared_pages_count_once() -> R
         resident_mib(&fork)?
     );
     ctlmgr.wait_protected(&web)?;
+    let alone = pace("/var/tmp/needs/web")?;
     let leak = Container::run(
         "leak",
         &format!(
@@ -76,13 +77,15 @@ fn a_leak_takes_nothing_from_who_was_promised_and_shared_pages_count_once() -> R
     })?;
     let (web_pace, leak_pace) = (pace("/var/tmp/needs/web")?, pace("/var/tmp/needs/leak")?);
     let seen = format!(
-        "web was left with {} MiB and does {web_pace} of its work, the leak {leak_pace} of its own; {}",
+        "web was left with {} MiB and does {web_pace} of its work, {alone} before, the leak {leak_pace} of its own; {}",
         least / MIB,
         sh("ctlmgr status; ctlmgr memory top; ctlmgr why leak")?
     );
     // How much goes while it takes its first 900 MiB is the speed of a machine that looks once a second.
     ensure!(least > 430 * MIB, "{seen}");
-    ensure!(web_pace > 0.9 && leak_pace > 0.5, "{seen}");
+    ensure!(web.knob("memory.current")? > 480 * MIB, "{seen}");
+    // Writing to swap takes of the processors, too, and some machines have few to spare.
+    ensure!(web_pace > 0.5 * alone, "{seen}");
     drop((web, fork, leak));
     sh("rm -r /var/tmp/needs")?;
     ctlmgr.stop_and_expect_pristine()
