@@ -20,8 +20,8 @@
 //! and at which that of units, which have nothing hard, would be [`SOFT`]: of who weighs much less than they do nothing is. Who weighs more may lose half as much
 //! at once as who weighs what they do: where it was a twentieth for both, the heavier of two was slowed down as much as the lighter one. What cannot be
 //! taken anyway does not count on either side; nor does what it neither holds nor needs, which its neighbours would have of it
-//! (memory_recursiveprot), but what it is having back is hard before it is there, by two dead bands of a write: what came back above
-//! memory.min was taken again by the next look, and two that lived by page cache missed a twentieth of it for good. Floors, and what others have set, count where they are more. It is found by
+//! (memory_recursiveprot), but what it is having back is hard before it is there, by two dead bands of a write: what comes back above
+//! memory.min may be taken again until that is written anew. Floors, and what others have set, count where they are more. It is found by
 //! bisection, because less is hard the higher it is. Who stands still, frozen or paused, has nothing of its share hard.
 //!
 //! # Properties

@@ -267,7 +267,7 @@ fn is_above(keeping: &Keeping<'_, '_>) -> bool {
 fn lower(scene: &Scene<'_, '_>, group: &Group, present: Bytes, to: Bytes) -> Bytes {
     let is_raised = |at: Millis| scene.snapshot.at.since(at) < LET_OFF;
     let was_let_off = scene.state.raised_at(group, Knob::MemoryHigh).is_some_and(is_raised);
-    // And what use may have moved meanwhile.
+    // The most that is let off, and what use may have moved meanwhile.
     let little = ROOM + present.scaled(Percent(2)).max(STEP);
     if was_let_off && present - to < little { present } else { present.min(to) }
 }

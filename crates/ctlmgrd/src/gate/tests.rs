@@ -80,7 +80,8 @@ impl World {
         std::fs::write(dir.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
     }
 
-    fn is_gone(&self, name: &str) {
+    /// Its cgroup goes.
+    fn ends(&self, name: &str) {
         let scope = format!("sys/fs/cgroup/system.slice/docker-{}.scope", id(name));
         let _ = std::fs::remove_dir_all(self.dir.path().join(scope));
     }

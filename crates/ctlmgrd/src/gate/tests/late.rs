@@ -116,7 +116,7 @@ async fn one_that_was_gone_and_appears_again_starts_anew() {
         assert!(lasted_ms < 60_000, "it was never taken for another start");
         match lasted_ms / 2000 % 2 {
             0 => world.runs("boot", 0, 0),
-            _ => world.is_gone("boot"),
+            _ => world.ends("boot"),
         }
         world.appeared.send(id("boot")).unwrap();
         if let Ok(order) = orders.try_recv() {
