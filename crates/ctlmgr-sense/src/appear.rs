@@ -14,7 +14,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ctlmgr_model::CgroupPath;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
@@ -26,9 +26,10 @@ use crate::Sensor;
 use crate::tree::{Kind, MAX_DEPTH, classify};
 use crate::wake::{Pollable, register};
 
-/// How often one that is made ready is looked at, and how often at most.
+/// How often one that is made ready is looked at, at first; who takes long is looked at every 64th of that time.
 const LOOK: Duration = Duration::from_millis(20);
-const LOOKS: u32 = 500;
+/// Whoever takes longer is not told of: a runtime may make one ready long before it is to run.
+const LONGEST: Duration = Duration::from_secs(60);
 /// What programs of runtimes are called, or end with. Until it runs the container's own program their process is in its
 /// cgroup.
 const RUNTIMES: [&str; 4] = ["runc", "crun", "youki", "runsc"];
@@ -111,7 +112,8 @@ async fn tell_when_ready(
     id: String,
 ) {
     let mut was_there = false;
-    for _ in 0..LOOKS {
+    let began = Instant::now();
+    while began.elapsed() < LONGEST {
         match sensor.is_ready(path) {
             Some(true) => return drop(told.send(id)),
             Some(false) => was_there = true,
@@ -119,7 +121,7 @@ async fn tell_when_ready(
             None if was_there => return,
             None => {}
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LOOK.max(began.elapsed() / 64)).await;
     }
 }
 

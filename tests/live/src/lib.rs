@@ -74,7 +74,8 @@ fn situation() -> String {
     let asked = status(
         "timeout 9 ctlmgr status; timeout 9 ctlmgr diff; grep -H . /sys/fs/cgroup/*.slice/memory.low /sys/fs/cgroup/ctlmgr.slice/*/memory.low \
            /sys/fs/cgroup/ctlmgr.slice/memory.min /sys/fs/cgroup/ctlmgr.slice/*/memory.min; \
-         head -n 2 /proc/pressure/*; journalctl --no-pager -o cat -u ctlmgr.service -n 20; \
+         head -n 2 /proc/pressure/*; journalctl --no-pager -o verbose --output-fields=MESSAGE,F_CONTAINER,F_PATH,F_WHY,F_REASON -u ctlmgr.service -n 40 | sed 's/ [[]s=.*//'; \
+         journalctl --no-pager -o short-precise -u docker.service -n 20; \
          for name in $(timeout 9 docker ps --format '{{.Names}}'); do timeout 9 ctlmgr why $name; done",
     );
     asked.map_or_else(|error| format!("{error:#}"), |(_, text)| text)

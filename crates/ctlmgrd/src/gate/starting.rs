@@ -132,7 +132,7 @@ impl Member {
         known.or_else(|| Some(self.asked.as_str()).filter(is_full))
     }
 
-    /// Whether its cgroup was there, and the last look did not find it.
+    /// Whether its cgroup was there, and a look since did not find it.
     pub fn is_gone(&self) -> bool {
         self.last.is_some() && self.absent_since.is_some()
     }
@@ -151,7 +151,9 @@ impl Member {
         if !self.has_begun {
             return;
         }
-        let Some(io) = self.id().and_then(|id| look.io.get(id)).copied() else {
+        // Who was gone and is found again runs anew, in another cgroup: this start of it is over.
+        let found = self.id().and_then(|id| look.io.get(id)).filter(|_| !self.is_gone());
+        let Some(io) = found.copied() else {
             self.absent_since = self.absent_since.or(Some(now));
             return;
         };
