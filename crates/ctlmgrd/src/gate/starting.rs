@@ -296,8 +296,12 @@ mod tests {
         member.follow(&Look::default(), &[], at(31));
         assert_eq!(member.is_over(&settings, &containers, at(40)), None);
         assert_eq!(member.is_over(&settings, &containers, at(41)), Some(gate::ENDED));
+        // Who is found again runs anew, which is no part of this start.
         member.follow(&look(&id, 5000), &[], at(41));
-        assert_eq!(member.is_over(&settings, &containers, at(42)), None);
+        assert_eq!(member.is_over(&settings, &containers, at(42)), Some(gate::ENDED));
+        member.begin(&containers, at(42));
+        member.follow(&look(&id, 5000), &[], at(43));
+        assert_eq!(member.is_over(&settings, &containers, at(52)), None);
     }
 
     /// A container that does nothing but compute, and leaves the disks alone from its first second on.
