@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::CgroupPath;
+use ctlmgr_model::{CgroupId, CgroupPath};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -34,13 +34,22 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// cgroup.
 const RUNTIMES: [&str; 4] = ["runc", "crun", "youki", "runsc"];
 
-/// Tells of each container that appears from now on, by its full id, until nobody listens.
+/// A container that has appeared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Appearance {
+    /// Its full id.
+    pub id: String,
+    /// The cgroup that was made for it; one that is started again has another.
+    pub cgroup: CgroupId,
+}
+
+/// Tells of each container that appears from now on, until nobody listens.
 ///
 /// # Errors
 /// The kernel gives no inotify instance.
 pub async fn watch_appearances(
     sensor: Arc<Sensor>,
-    told: UnboundedSender<String>,
+    told: UnboundedSender<Appearance>,
 ) -> io::Result<()> {
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
     let mut watched = Watched { sensor, told, parents: Vec::new() };
@@ -61,7 +70,7 @@ pub async fn watch_appearances(
 
 struct Watched {
     sensor: Arc<Sensor>,
-    told: UnboundedSender<String>,
+    told: UnboundedSender<Appearance>,
     parents: Vec<(WatchDescriptor, CgroupPath)>,
 }
 
@@ -108,15 +117,15 @@ impl Watched {
 async fn tell_when_ready(
     sensor: &Sensor,
     path: &CgroupPath,
-    told: &UnboundedSender<String>,
+    told: &UnboundedSender<Appearance>,
     id: String,
 ) {
     let mut was_there = false;
     let began = Instant::now();
     while began.elapsed() < LONGEST {
-        match sensor.is_ready(path) {
-            Some(true) => return drop(told.send(id)),
-            Some(false) => was_there = true,
+        match sensor.made_ready(path) {
+            Some((cgroup, true)) => return drop(told.send(Appearance { id, cgroup })),
+            Some((_, false)) => was_there = true,
             // The scope of one that failed is gone.
             None if was_there => return,
             None => {}
@@ -129,11 +138,16 @@ impl Sensor {
     /// Whether all that runs in a container's cgroup is its own, and nothing the runtime that makes it ready; `None` if
     /// nothing runs there. What cannot be told may be the runtime's.
     pub fn is_ready(&self, path: &CgroupPath) -> Option<bool> {
+        self.made_ready(path).map(|(_, is_ready)| is_ready)
+    }
+
+    /// The same, and which cgroup it is.
+    fn made_ready(&self, path: &CgroupPath) -> Option<(CgroupId, bool)> {
         let dir = self.cgroups().open(path).ok()??;
         let processes = dir.read("cgroup.procs").ok()??;
         let pids: Vec<&str> = processes.lines().map(str::trim).collect();
         let is_own = |pid: &&str| program(self, pid).is_some_and(|path| !is_of_runtime(&path));
-        (!pids.is_empty()).then(|| pids.iter().all(is_own))
+        (!pids.is_empty()).then(|| (dir.id(), pids.iter().all(is_own)))
     }
 }
 
@@ -204,16 +218,16 @@ mod tests {
             number += 1;
             world.container("system.slice", &format!("{number:064}"), 3);
             tokio::select! {
-                id = heard.recv() => break id.unwrap(),
+                new = heard.recv() => break new.unwrap().id,
                 () = tokio::time::sleep(LOOK) => {}
             }
         };
         assert_ne!(first, id('a'), "it was there before");
         world.container("ctlmgr.slice/ctlmgr-shop.slice", &id('b'), 3);
-        while heard.recv().await.unwrap() != id('b') {}
+        while heard.recv().await.unwrap().id != id('b') {}
         world.container("system.slice", &id('c'), 2);
         world.container("system.slice", &id('d'), 3);
-        while heard.recv().await.unwrap() != id('d') {}
+        while heard.recv().await.unwrap().id != id('d') {}
         for program in [
             "/memfd:runc_cloned:/proc/self/exe (deleted)",
             "/",
@@ -227,7 +241,7 @@ mod tests {
             world.runs(2, program);
         }
         world.runs(2, "/usr/sbin/nginx");
-        assert_eq!(heard.recv().await.unwrap(), id('c'));
+        assert_eq!(heard.recv().await.unwrap().id, id('c'));
         drop(heard);
         watch.await.unwrap().unwrap();
     }

@@ -19,7 +19,7 @@ mod tree;
 mod wake;
 mod workload;
 
-pub use appear::watch_appearances;
+pub use appear::{Appearance, watch_appearances};
 pub use docker::{Containers, Started, watch_containers};
 pub use facts::{HostFacts, facts};
 pub use machine::{parse_lru, parse_pressure, parse_watermark};

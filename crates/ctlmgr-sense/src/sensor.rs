@@ -57,6 +57,8 @@ pub struct Glance {
 pub struct Look {
     /// Since each was made, by full id; only those with a process in them.
     pub io: BTreeMap<String, Io>,
+    /// The cgroup of each of these.
+    pub cgroups: BTreeMap<String, CgroupId>,
     /// Memory of those that do not stand still, as far as it could be read.
     pub memory: BTreeMap<String, MemorySample>,
     /// `/proc/pressure/io`.
@@ -139,10 +141,10 @@ impl Sensor {
     /// # Errors
     /// The hierarchy cannot be listed. Who is not there is not in it.
     pub fn look_at(&self, ids: &BTreeSet<String>, trace: Option<&DiskTrace<'_>>) -> Result<Look> {
-        let (mut io, mut memory) = (BTreeMap::new(), BTreeMap::new());
+        let mut seen = Look::default();
         for (path, kind) in walk(&self.cgroups, &[])? {
             let Kind::Container(id) = kind else { continue };
-            if path.is_of_user() && io.contains_key(&id) {
+            if path.is_of_user() && seen.io.contains_key(&id) {
                 continue;
             }
             let dir = if ids.contains(&id) { self.cgroups.open(&path)? } else { None };
@@ -151,18 +153,18 @@ impl Sensor {
                 if activity.is_populated {
                     let (disks, shape) = self.disks(&dir, trace);
                     let held = read_memory(&dir).ok().flatten().filter(|_| !activity.is_frozen);
-                    memory.extend(held.map(|held| (id.clone(), held)));
-                    io.insert(id, Io { shape, disks, ..activity.io });
+                    seen.memory.extend(held.map(|held| (id.clone(), held)));
+                    seen.cgroups.insert(id.clone(), dir.id());
+                    seen.io.insert(id, Io { shape, disks, ..activity.io });
                 }
             }
         }
         Ok(Look {
-            io,
-            memory,
             io_pressure: read_pressure(&self.host, "io"),
             memory_pressure: read_pressure(&self.host, "memory"),
             available: read_available(&self.host).ok(),
             cpus: read_cpus(&self.host),
+            ..seen
         })
     }
 

@@ -29,7 +29,7 @@ use ctlmgr_api::{
 };
 use ctlmgr_model::{DiskTracing, Millis, Mode, PairPenalty, Pressure, Reason, Settings};
 use ctlmgr_policy::gate::{Admission, Ground, Ticket, Traits};
-use ctlmgr_sense::{Containers, Look, Sensor, Started};
+use ctlmgr_sense::{Appearance, Containers, Look, Sensor, Started};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
 
@@ -67,8 +67,8 @@ pub(crate) struct Parts {
     /// Where profiles are kept; without it they are learned anew after each start of the daemon.
     pub store: Option<Profiles>,
     pub questions: mpsc::Receiver<Question>,
-    /// Ids of containers whose cgroups appear, while freezing is wanted.
-    pub appeared: mpsc::UnboundedReceiver<String>,
+    /// Containers whose cgroups appear, while freezing is wanted.
+    pub appeared: mpsc::UnboundedReceiver<Appearance>,
     /// Whoever freezes those that nobody asked about.
     pub orders: mpsc::UnboundedSender<Order>,
 }
@@ -85,7 +85,7 @@ struct Sources {
     settings: watch::Receiver<Settings>,
     containers: watch::Receiver<Containers>,
     questions: mpsc::Receiver<Question>,
-    appeared: mpsc::UnboundedReceiver<String>,
+    appeared: mpsc::UnboundedReceiver<Appearance>,
 }
 
 struct Gate {
@@ -176,14 +176,14 @@ impl Gate {
                 },
                 Ok(()) = settings.changed() => (true, false),
                 Ok(()) = containers.changed() => (false, true),
-                Some(id) = appeared.recv() => {
-                    new = Some(id);
+                Some(appearance) = appeared.recv() => {
+                    new = Some(appearance);
                     (false, false)
                 }
                 () = tokio::time::sleep(pause) => (false, false),
             };
             self.note_changes(has_settings, has_containers);
-            new.into_iter().for_each(|id| self.note_appearance(&id));
+            new.into_iter().for_each(|new| self.note_appearance(&new));
             question.into_iter().for_each(|first| self.hear_all(first));
             self.take_look().await;
             self.move_on();

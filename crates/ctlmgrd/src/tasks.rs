@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ctlmgr_act::SystemdBus;
 use ctlmgr_host::Host;
 use ctlmgr_model::{Mode, Oomd, Settings};
-use ctlmgr_sense::{Sensor, watch_appearances, watch_oomd};
+use ctlmgr_sense::{Appearance, Sensor, watch_appearances, watch_oomd};
 use ctlmgr_store::Profiles;
 use tokio::sync::{mpsc, watch};
 use tracing::warn;
@@ -47,7 +47,7 @@ pub(crate) fn open_gate(
 async fn watch_appearances_if_wanted(
     mut settings: watch::Receiver<Settings>,
     sensor: Arc<Sensor>,
-    told: mpsc::UnboundedSender<String>,
+    told: mpsc::UnboundedSender<Appearance>,
 ) {
     let is_wanted = |all: &Settings| all.starts.freeze && all.starts.mode == Mode::Act;
     while settings.wait_for(is_wanted).await.is_ok() {

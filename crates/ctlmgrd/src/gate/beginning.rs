@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::Mode;
+use ctlmgr_model::{Mode, Reason};
 use ctlmgr_policy::gate::Ticket;
+use ctlmgr_sense::Appearance;
 
 use super::Gate;
+use super::late::Order;
 use super::starting::Member;
 use super::waiting::{Entry, Known, find};
 
@@ -34,6 +36,7 @@ impl Gate {
                 }
                 continue;
             }
+            self.end_if_gone(id, None);
             let was_excused = self.excused.remove(id).is_some();
             self.running.forget(id);
             let is_it = |m: &&mut Member| match m.id() {
@@ -60,17 +63,26 @@ impl Gate {
 
     /// A container runs of which dockerd has not told yet. One that was asked about has leave; of one that nobody
     /// knows nothing can be said.
-    pub(super) fn note_appearance(&mut self, id: &str) {
+    pub(super) fn note_appearance(&mut self, Appearance { id, cgroup }: &Appearance) {
         let known = match find(&self.containers, id) {
             Some(facts) => Some(Known::of(facts, &self.settings, &self.learned)),
             None => Known::remembered(id, &self.settings, &self.learned),
         };
         let Some(known) = known.filter(|known| known.is_managed) else { return };
-        let now = Instant::now();
-        self.end_if_gone(&known.id, now);
+        self.end_if_gone(&known.id, Some(*cgroup));
         if !self.is_under_way(&known) {
-            self.appeared.insert(id.to_owned(), now);
+            let now = Instant::now();
+            self.appeared.insert(id.clone(), now);
             self.note_late(id, known, now);
+        }
+        for entry in self.waiting.iter_mut().filter(|e| e.is_late && e.asked == *id) {
+            let before = entry.cgroup.replace(*cgroup);
+            // It was made anew, and does not stand still any more.
+            if entry.is_frozen && before != entry.cgroup {
+                let order = Order::Freeze(id.clone(), Reason(entry.reason.clone()));
+                // The hand is gone only when the daemon is.
+                let _ = self.orders.send(order);
+            }
         }
     }
 

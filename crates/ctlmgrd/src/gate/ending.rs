@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ctlmgr_model::CgroupId;
 use ctlmgr_policy::gate;
 use tracing::info;
 
@@ -27,8 +28,7 @@ impl Gate {
         self.appeared.retain(|_, since| now.duration_since(*since) < EXCUSED);
         self.over.retain(|(_, since)| now.duration_since(*since) < OF_LATE);
         if !done.is_empty() {
-            self.emptied_at = self.starting.is_empty().then_some(now).or(self.emptied_at);
-            self.running.keep(|id| self.containers.by_id.contains_key(id));
+            self.note_left(now);
         }
         for (why, member) in done.iter().filter_map(|(why, member)| Some(((*why)?, member))) {
             self.end(member, why, now);
@@ -36,11 +36,22 @@ impl Gate {
     }
 
     /// Ends the start of one that was gone and is made anew. A dockerd that stops may tell of no end, and start it again
-    /// before it has been gone for long enough to count as ended.
-    pub(super) fn end_if_gone(&mut self, id: &str, now: Instant) {
-        let is_it = |m: &mut Member| m.id() == Some(id) && m.is_gone();
+    /// before it has been gone for long enough to count as ended. `cgroup`: where it is now.
+    pub(super) fn end_if_gone(&mut self, id: &str, cgroup: Option<CgroupId>) {
+        let now = Instant::now();
+        let is_over = |m: &Member| m.is_gone() || cgroup.is_some_and(|new| m.is_elsewhere(new));
+        let is_it = |m: &mut Member| m.id() == Some(id) && is_over(m);
         let gone: Vec<Member> = self.starting.extract_if(.., is_it).collect();
+        if !gone.is_empty() {
+            self.note_left(now);
+        }
         gone.iter().for_each(|member| self.end(member, gate::ENDED, now));
+    }
+
+    /// Somebody starts no more.
+    fn note_left(&mut self, now: Instant) {
+        self.emptied_at = self.starting.is_empty().then_some(now).or(self.emptied_at);
+        self.running.keep(|id| self.containers.by_id.contains_key(id));
     }
 
     fn end(&mut self, member: &Member, why: &'static str, now: Instant) {
@@ -53,7 +64,8 @@ impl Gate {
         self.over.retain(|(name, _)| name != member.name());
         self.over.push_back((member.name().to_owned(), now));
         let Some(id) = member.id() else { return };
-        self.running.note(id, member.last_look());
+        // Who starts again counts from nothing.
+        self.running.note(id, member.last_look().filter(|_| why != gate::ENDED));
         // What dockerd tells of next is another start of it.
         if why == gate::ENDED {
             self.appeared.remove(id);
@@ -77,8 +89,9 @@ impl Gate {
         let has_failed = member.id().is_some_and(|id| self.containers.failed.contains(id));
         let was_signalled = facts.is_some_and(|f| f.was_signalled);
         let has_ended = why == gate::ENDED;
-        // How one that is gone already has ended, nobody can tell any more.
-        let is_cut_off = has_ended && (has_failed || was_signalled || facts.is_none());
+        // How one has ended that is gone already, or that dockerd told no end of, nobody can tell.
+        let is_told = member.is_told_to_have_ended(&self.containers);
+        let is_cut_off = has_ended && (!is_told || has_failed || was_signalled || facts.is_none());
         let is_whole = gate::is_whole(why, is_cut_off);
         // A crash says nothing of what it does when it works; a signal may be the end of a sampling.
         if has_ended && has_failed && !was_signalled && known.is_some() {

@@ -72,6 +72,9 @@ impl Gate {
             .waiting
             .iter()
             .position(|e| Some(e.ticket) == ticket && e.asked == request.container);
+        if at.is_none() && request.source == "runc" {
+            self.end_if_gone(&request.container, None);
+        }
         let at = at.unwrap_or_else(|| {
             self.last_ticket += 1;
             self.waiting.push(Entry::new(Ticket(self.last_ticket), request, now));

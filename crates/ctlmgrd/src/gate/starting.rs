@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{Bytes, Character, Io, Millis, Profile, StartSettings};
+use ctlmgr_model::{Bytes, CgroupId, Character, Io, Millis, Profile, StartSettings};
 use ctlmgr_policy::gate::{self, Progress, Slowdown, Traits};
 use ctlmgr_sense::{Containers, Look};
 
@@ -20,6 +20,8 @@ pub(super) struct Member {
     pub reason: String,
     /// What it did until the last look, and when that was.
     last: Option<(Io, Instant)>,
+    /// Where it was then.
+    cgroup: Option<CgroupId>,
     /// Whether it was at work with a disk so far.
     was_at_work: bool,
     quiet_since: Option<Instant>,
@@ -71,6 +73,7 @@ impl Member {
             batch: 0,
             reason: String::new(),
             last: None,
+            cgroup: None,
             was_at_work: false,
             quiet_since: None,
             done_before_quiet: None,
@@ -110,6 +113,7 @@ impl Member {
     pub fn begin_soon(&mut self, containers: &Containers, now: Instant) {
         (self.has_begun, self.since, self.absent_since) = (true, now, None);
         (self.last, self.quiet_since, self.done_before_quiet) = (None, None, None);
+        self.cgroup = None;
         (self.is_told_of, self.was_at_work) = (false, false);
         self.company.clear();
         self.company_while_quiet.clear();
@@ -137,6 +141,16 @@ impl Member {
         self.last.is_some() && self.absent_since.is_some()
     }
 
+    /// Whether it was seen in another cgroup than this one.
+    pub fn is_elsewhere(&self, cgroup: CgroupId) -> bool {
+        self.cgroup.is_some_and(|own| own != cgroup)
+    }
+
+    /// Whether dockerd told of its end.
+    pub fn is_told_to_have_ended(&self, containers: &Containers) -> bool {
+        self.is_told_of && self.ends(containers) > self.ends_before
+    }
+
     /// What it had done at the last look, and when that was.
     pub fn last_look(&self) -> Option<(Io, Instant)> {
         self.last
@@ -151,13 +165,15 @@ impl Member {
         if !self.has_begun {
             return;
         }
-        // Who was gone and is found again runs anew, in another cgroup: this start of it is over.
-        let found = self.id().and_then(|id| look.io.get(id)).filter(|_| !self.is_gone());
+        // Who was gone and is found again, or is found in another cgroup, runs anew: this start of it is over.
+        let cgroup = self.id().and_then(|id| look.cgroups.get(id)).copied();
+        let is_another = self.is_gone() || cgroup.is_some_and(|cgroup| self.is_elsewhere(cgroup));
+        let found = self.id().and_then(|id| look.io.get(id)).filter(|_| !is_another);
         let Some(io) = found.copied() else {
             self.absent_since = self.absent_since.or(Some(now));
             return;
         };
-        self.absent_since = None;
+        (self.absent_since, self.cgroup) = (None, cgroup);
         if let Some((before, at)) = self.last {
             let passed = Millis(millis(now.duration_since(at)));
             let done = io.since(before);
@@ -205,7 +221,7 @@ impl Member {
             lasted: since(self.since),
             quiet_for: self.quiet_since.map(since),
             is_healthy: facts.is_some_and(|f| f.is_healthy) && self.last.is_some(),
-            has_ended: is_gone || self.is_told_of && self.ends(containers) > self.ends_before,
+            has_ended: is_gone || self.is_told_to_have_ended(containers),
             absent_for: self.absent_since.map(since),
         };
         gate::is_settled(settings, &progress)

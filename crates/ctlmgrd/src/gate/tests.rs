@@ -2,11 +2,13 @@ mod asking;
 mod late;
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use super::*;
 use crate::control::Refused;
 use ctlmgr_host::Host;
-use ctlmgr_model::{Bytes, Character, ContainerFacts, Io, Moved, Remembered};
+use ctlmgr_model::{Bytes, CgroupId, Character, ContainerFacts, Io, Moved, Remembered};
 use tokio::sync::oneshot;
 
 /// A host with one container's cgroup, and everything that the gate listens to.
@@ -15,7 +17,7 @@ struct World {
     settings: watch::Sender<Settings>,
     containers: watch::Sender<Containers>,
     questions: mpsc::Sender<Question>,
-    appeared: mpsc::UnboundedSender<String>,
+    appeared: mpsc::UnboundedSender<Appearance>,
     orders: tokio::sync::Mutex<mpsc::UnboundedReceiver<Order>>,
 }
 
@@ -72,18 +74,27 @@ impl World {
 
     /// A container of which nothing but its I/O so far is to be seen.
     fn runs(&self, name: &str, read_mib: u64, reads: u64) {
-        let scope = format!("sys/fs/cgroup/system.slice/docker-{}.scope", id(name));
-        let dir = self.dir.path().join(scope);
+        let dir = self.scope(name);
         std::fs::create_dir_all(&dir).unwrap();
         let stat = format!("8:0 rbytes={} wbytes=0 rios={reads} wios=0\n", read_mib << 20);
         std::fs::write(dir.join("io.stat"), stat).unwrap();
         std::fs::write(dir.join("cgroup.events"), "populated 1\nfrozen 0\n").unwrap();
     }
 
-    /// Its cgroup goes.
+    /// Its cgroup goes; as in the kernel, none has its number again.
     fn ends(&self, name: &str) {
-        let scope = format!("sys/fs/cgroup/system.slice/docker-{}.scope", id(name));
-        let _ = std::fs::remove_dir_all(self.dir.path().join(scope));
+        let before = std::fs::read_dir(self.dir.path()).unwrap().count();
+        std::fs::rename(self.scope(name), self.dir.path().join(format!("gone-{before}"))).unwrap();
+    }
+
+    /// It runs its own program.
+    fn appears(&self, name: &str) {
+        let cgroup = std::fs::metadata(self.scope(name)).map_or(0, |dir| dir.ino());
+        self.appeared.send(Appearance { id: id(name), cgroup: CgroupId(cgroup) }).unwrap();
+    }
+
+    fn scope(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("sys/fs/cgroup/system.slice/docker-{}.scope", id(name)))
     }
 
     async fn ask<T>(&self, question: impl FnOnce(Reply<T>) -> Question) -> Result<T, Refused> {

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use ctlmgr_api::{KnownContainer, StartAnswer, StartDecision, StartRequest};
 use ctlmgr_model::{
-    Bytes, Character, ContainerFacts, Millis, Profile, Remembered, Settings, Weight, Workload,
+    Bytes, CgroupId, Character, ContainerFacts, Millis, Profile, Remembered, Settings, Weight,
+    Workload,
 };
 use ctlmgr_policy::entitlement;
 use ctlmgr_policy::gate::{self, Ticket, Traits};
@@ -167,6 +168,8 @@ pub(super) struct Entry {
     /// Whether it runs already, and is held by the freezer.
     pub is_late: bool,
     pub is_frozen: bool,
+    /// Where one that is late appeared last.
+    pub cgroup: Option<CgroupId>,
     pub reason: String,
     pub behind: Vec<String>,
     asked_at: Instant,
@@ -197,6 +200,7 @@ impl Entry {
             is_refused: false,
             is_late: false,
             is_frozen: false,
+            cgroup: None,
             reason: String::new(),
             behind: Vec::new(),
             asked_at: now,

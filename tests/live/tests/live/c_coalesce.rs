@@ -41,7 +41,7 @@ impl Mall {
         let address = sh(&format!("docker inspect -f '{format}' web"))?;
         sh(&format!(
             "docker run -d --name cart --network mall --add-host web:{address} --env GREETING=hi \
-             --tmpfs /scratch:size=1m --health-interval 1s --health-timeout 30s \
+             --tmpfs /scratch:size=1m --health-interval 10s --health-timeout 30s \
              --health-cmd '[ \"$GREETING\" = hi ] && touch /scratch/ok' mall/cart:1"
         ))?;
         eventually("the cart gets what it asks for", || said("cart", "got hi"))
@@ -129,7 +129,7 @@ services:
     deploy: {resources: {limits: {memory: 48m}}}
     healthcheck:
       test: [CMD, sh, -c, 'wget -q -O /dev/null http://127.0.0.1:8080/']
-      interval: 3s
+      interval: 10s
       timeout: 30s
       retries: 20
   cart:

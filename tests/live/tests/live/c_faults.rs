@@ -121,8 +121,8 @@ fn daemon_reload_under_load_loses_nothing() -> Result<()> {
     let web = Container::start("web", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&web)?;
-    sh("for i in $(seq 12); do systemctl daemon-reload; done & \
-        for i in $(seq 6); do docker exec web dd if=/dev/urandom of=/dev/shm/more bs=1M count=$((i * 20)) 2>/dev/null; done; wait")?;
+    sh("for i in $(seq 8); do systemctl daemon-reload; done & \
+        for i in $(seq 4); do docker exec web dd if=/dev/zero of=/dev/shm/more bs=1M count=$((i * 30)) 2>/dev/null; done; wait")?;
     eventually("protection has followed", || {
         let slice = knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?;
         Ok(web.knob("memory.low")? > 160 << 20 && slice > 160 << 20)
@@ -332,9 +332,9 @@ fn many_starts_and_stops_leave_nothing() -> Result<()> {
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&stays)?;
     sh(
-        "for i in $(seq 6); do docker create --name churn$i --network none busybox true >/dev/null; done; \
+        "for i in $(seq 4); do docker create --name churn$i --network none busybox true >/dev/null; done; \
         for round in $(seq 2); do \
-          for i in $(seq 6); do docker start churn$i >/dev/null & done; wait; \
+          for i in $(seq 4); do docker start churn$i >/dev/null & done; wait; \
         done; \
         docker rm -f $(docker ps -aq --filter name=churn) >/dev/null",
     )?;

@@ -40,7 +40,7 @@ async fn one_that_appears_is_frozen_before_dockerd_tells_and_is_one_start() {
     world.start(wants("db")).await;
     // The first has leave, of the last nobody knows anything, and the other appears twice.
     for name in ["db", "boot", "boot", "stranger"] {
-        world.appeared.send(id(name)).unwrap();
+        world.appears(name);
     }
     let mut orders = world.orders.lock().await;
     let frozen = orders.recv().await.unwrap();
@@ -77,7 +77,7 @@ async fn how_it_ended_before_it_appeared_is_no_end_of_what_appeared() {
     let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
     world.settings.send_modify(|s| s.starts.freeze = true);
     world.start(wants("db")).await;
-    world.appeared.send(id("boot")).unwrap();
+    world.appears("boot");
     let mut orders = world.orders.lock().await;
     assert!(matches!(orders.recv().await.unwrap(), Order::Freeze(who, _) if who == id("boot")));
     let skip = QueueChange::Skip("boot".into());
@@ -109,26 +109,58 @@ async fn lasts(world: &World, name: &str, ms: u64) {
     }
 }
 
-/// A dockerd that stops may tell of no end, and starts its containers again soon.
-#[tokio::test]
-async fn one_that_was_gone_and_appears_again_starts_anew() {
+/// One that has started by itself, runs, and is not over for an hour.
+async fn with_one_that_starts() -> World {
     let world = World::new(Mode::Act, vec![facts("db", &[READER]), facts("boot", &[SCANNER])]);
     world.settings.send_modify(|s| (s.starts.freeze, s.starts.settle) = (true, Millis(3_600_000)));
     world.start(wants("db")).await;
-    world.appeared.send(id("boot")).unwrap();
-    let mut orders = world.orders.lock().await;
-    assert!(matches!(orders.recv().await.unwrap(), Order::Freeze(who, _) if who == id("boot")));
+    world.appears("boot");
+    expect_frozen(&world, "boot").await;
     let skip = QueueChange::Skip("boot".into());
     world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
-    assert!(matches!(orders.recv().await.unwrap(), Order::Thaw { .. }));
+    assert!(matches!(world.orders.lock().await.recv().await, Some(Order::Thaw { .. })));
     world.runs("boot", 0, 0);
     lasts(&world, "boot", 3000).await;
+    world
+}
+
+async fn expect_frozen(world: &World, name: &str) {
+    let order = world.orders.lock().await.recv().await.unwrap();
+    assert!(matches!(order, Order::Freeze(who, _) if who == id(name)));
+}
+
+/// A dockerd that stops may tell of no end, and starts its containers again soon.
+#[tokio::test]
+async fn one_that_was_gone_and_appears_again_starts_anew() {
+    let world = with_one_that_starts().await;
     world.ends("boot");
     lasts(&world, "boot", 6000).await;
     // Its cgroup is there some looks before it runs its own program, which is when it is told of.
     world.runs("boot", 0, 0);
     lasts(&world, "boot", 9000).await;
-    world.appeared.send(id("boot")).unwrap();
-    let frozen = orders.recv().await.unwrap();
-    assert!(matches!(frozen, Order::Freeze(who, _) if who == id("boot")));
+    world.appears("boot");
+    expect_frozen(&world, "boot").await;
+}
+
+/// It may be quicker than two looks.
+#[tokio::test]
+async fn one_that_appears_in_another_cgroup_starts_anew_and_stands_still_there() {
+    let world = with_one_that_starts().await;
+    for _ in 0..2 {
+        world.ends("boot");
+        world.runs("boot", 0, 0);
+        world.appears("boot");
+        expect_frozen(&world, "boot").await;
+    }
+    assert_eq!(world.queue().await.waiting.len(), 1);
+}
+
+/// What dockerd asks through its runtime is about a start that is made now.
+#[tokio::test]
+async fn one_that_was_gone_and_is_asked_about_by_the_runtime_waits_for_its_turn() {
+    let world = with_one_that_starts().await;
+    world.ends("boot");
+    lasts(&world, "boot", 6000).await;
+    let request = StartRequest { source: "runc".into(), wait_ms: Some(0), ..wants(&id("boot")) };
+    assert_eq!(world.start(request).await.decision, StartDecision::Wait);
 }
