@@ -59,6 +59,12 @@ impl Containers {
         *started = Started { times: started.times.saturating_add(1), ends_before };
     }
 
+    /// Whether the last start that was seen of this one has not ended yet.
+    pub fn is_up(&self, id: &str) -> bool {
+        let ends = self.ends.get(id).copied().unwrap_or_default();
+        self.starts.get(id).is_some_and(|started| started.ends_before == ends)
+    }
+
     /// Forgets one that was removed.
     fn forget(&mut self, id: &str) {
         self.by_id.remove(id);

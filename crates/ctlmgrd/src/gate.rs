@@ -244,7 +244,10 @@ impl Gate {
 
     fn follow(&mut self, look: &Look, now: Instant) {
         let all: Vec<Traits> = self.starting.iter().map(Member::traits).collect();
-        for (index, member) in self.starting.iter_mut().enumerate() {
+        // Who has begun since may have been seen as it was before.
+        let looked_at = self.sight.looked_at();
+        let begun = |(_, m): &(usize, &mut Member)| m.since <= looked_at;
+        for (index, member) in self.starting.iter_mut().enumerate().filter(begun) {
             let beside = [&all[..index], &all[index + 1..]].concat();
             member.follow(look, &beside, now);
         }
@@ -320,7 +323,8 @@ impl Gate {
         if entry.is_late || entry.source == "runc" {
             member.begin_soon(&self.containers, now);
         }
-        if entry.is_late && !self.appeared.contains_key(&entry.asked) {
+        let is_told = |id: &str| !self.appeared.contains_key(id) && self.containers.is_up(id);
+        if entry.is_late && is_told(&entry.asked) {
             member.note_start(&self.containers);
         }
         let (name, source) = (entry.name().to_owned(), entry.source.clone());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ctlmgr_model::{Mode, Reason};
 use ctlmgr_policy::gate::Ticket;
-use ctlmgr_sense::Appearance;
+use ctlmgr_sense::{Appearance, Containers};
 
 use super::Gate;
 use super::late::Order;
@@ -28,15 +28,17 @@ impl Gate {
         for id in containers.starts.iter().filter(|(id, n)| seen.get(*id) != Some(n)).map(|s| s.0) {
             let known = containers.by_id.get(id);
             let known = known.map(|facts| Known::of(facts, &self.settings, &self.learned));
-            if self.appeared.remove(id).is_some() {
-                let member = self.starting.iter_mut().find(|m| m.id() == Some(id.as_str()));
-                for member in member.into_iter() {
-                    member.known = known.clone().or_else(|| member.known.take());
-                    member.note_start(&containers);
+            if self.appeared.contains_key(id) {
+                // One that has ended already came before what appeared, which is yet to be told of.
+                if containers.is_up(id) {
+                    self.note_told(id, known.as_ref(), &containers);
                 }
                 continue;
             }
-            self.end_if_gone(id, None);
+            if let Some(entry) = self.waiting.iter().find(|e| e.is_late && e.asked == *id) {
+                self.freeze_again(entry);
+                continue;
+            }
             let was_excused = self.excused.remove(id).is_some();
             self.running.forget(id);
             let is_it = |m: &&mut Member| match m.id() {
@@ -61,6 +63,25 @@ impl Gate {
         }
     }
 
+    /// dockerd tells of one that has appeared.
+    fn note_told(&mut self, id: &str, known: Option<&Known>, containers: &Containers) {
+        self.appeared.remove(id);
+        let member = self.starting.iter_mut().find(|m| m.id() == Some(id));
+        if let Some(member) = member {
+            member.known = known.cloned().or_else(|| member.known.take());
+            member.note_start(containers);
+        }
+    }
+
+    /// One that waits was made anew, and stands still no more.
+    fn freeze_again(&self, entry: &Entry) {
+        if entry.is_frozen {
+            let order = Order::Freeze(entry.asked.clone(), Reason(entry.reason.clone()));
+            // The hand is gone only when the daemon is.
+            let _ = self.orders.send(order);
+        }
+    }
+
     /// A container runs of which dockerd has not told yet. One that was asked about has leave; of one that nobody
     /// knows nothing can be said.
     pub(super) fn note_appearance(&mut self, Appearance { id, cgroup }: &Appearance) {
@@ -69,20 +90,16 @@ impl Gate {
             None => Known::remembered(id, &self.settings, &self.learned),
         };
         let Some(known) = known.filter(|known| known.is_managed) else { return };
-        self.end_if_gone(&known.id, Some(*cgroup));
+        self.end_former(&known.id, Some(*cgroup));
         if !self.is_under_way(&known) {
             let now = Instant::now();
             self.appeared.insert(id.clone(), now);
             self.note_late(id, known, now);
         }
-        for entry in self.waiting.iter_mut().filter(|e| e.is_late && e.asked == *id) {
-            let before = entry.cgroup.replace(*cgroup);
-            // It was made anew, and does not stand still any more.
-            if entry.is_frozen && before != entry.cgroup {
-                let order = Order::Freeze(id.clone(), Reason(entry.reason.clone()));
-                // The hand is gone only when the daemon is.
-                let _ = self.orders.send(order);
-            }
+        let is_it = |e: &Entry| e.is_late && e.asked == *id;
+        let Some(at) = self.waiting.iter().position(is_it) else { return };
+        if self.waiting[at].cgroup.replace(*cgroup) != Some(*cgroup) {
+            self.freeze_again(&self.waiting[at]);
         }
     }
 

@@ -35,9 +35,9 @@ impl Gate {
         }
     }
 
-    /// Ends the start of one that was gone and is made anew. A dockerd that stops may tell of no end, and start it again
-    /// before it has been gone for long enough to count as ended. `cgroup`: where it is now.
-    pub(super) fn end_if_gone(&mut self, id: &str, cgroup: Option<CgroupId>) {
+    /// Ends the start of one that was gone, or was seen in another cgroup than it has now. A dockerd that stops may tell of
+    /// no end, and start it again before it has been gone for long enough to count as ended.
+    pub(super) fn end_former(&mut self, id: &str, cgroup: Option<CgroupId>) {
         let now = Instant::now();
         let is_over = |m: &Member| m.is_gone() || cgroup.is_some_and(|new| m.is_elsewhere(new));
         let is_it = |m: &mut Member| m.id() == Some(id) && is_over(m);

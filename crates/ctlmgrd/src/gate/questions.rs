@@ -73,7 +73,7 @@ impl Gate {
             .iter()
             .position(|e| Some(e.ticket) == ticket && e.asked == request.container);
         if at.is_none() && request.source == "runc" {
-            self.end_if_gone(&request.container, None);
+            self.end_former(&request.container, None);
         }
         let at = at.unwrap_or_else(|| {
             self.last_ticket += 1;

@@ -40,6 +40,11 @@ impl Sight {
         Some(looking.await.ok().flatten())
     }
 
+    /// When the look began that was taken last, or is under way.
+    pub fn looked_at(&self) -> Instant {
+        self.looked_at
+    }
+
     /// Whether something is about to come.
     pub fn is_busy(&self) -> bool {
         self.looking.is_some() || self.tracing.is_beginning()

@@ -27,7 +27,7 @@ pub(super) struct Member {
     quiet_since: Option<Instant>,
     /// What it had done until then.
     done_before_quiet: Option<Io>,
-    /// Since which look it was not to be seen; nobody who was not looked for is absent.
+    /// Since which look it, or its cgroup of before, was not to be seen; nobody who was not looked for is absent.
     absent_since: Option<Instant>,
     /// Whether dockerd has started it since it was let go: a restart goes on to be what it was until
     /// then.

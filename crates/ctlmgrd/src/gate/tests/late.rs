@@ -152,7 +152,25 @@ async fn one_that_appears_in_another_cgroup_starts_anew_and_stands_still_there()
         world.appears("boot");
         expect_frozen(&world, "boot").await;
     }
+    // dockerd tells of both: the first is over by then, and it is the second that runs.
+    world.containers.send_modify(|c| {
+        c.note_start(&id("boot"));
+        c.ends.insert(id("boot"), 1);
+    });
+    world.queue().await;
+    world.containers.send_modify(|c| c.note_start(&id("boot")));
     assert_eq!(world.queue().await.waiting.len(), 1);
+    // Of a third it tells where no cgroup was seen to appear.
+    world.containers.send_modify(|c| {
+        c.ends.insert(id("boot"), 2);
+        c.note_start(&id("boot"));
+    });
+    expect_frozen(&world, "boot").await;
+    let skip = QueueChange::Skip("boot".into());
+    world.ask(|reply| Question::Change(skip, reply)).await.unwrap();
+    assert!(matches!(world.orders.lock().await.recv().await, Some(Order::Thaw { .. })));
+    let queue = world.queue().await;
+    assert_eq!((queue.waiting.len(), queue.starting.len()), (0, 2), "{queue:?}");
 }
 
 /// What dockerd asks through its runtime is about a start that is made now.
