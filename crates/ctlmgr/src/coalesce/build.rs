@@ -191,13 +191,15 @@ pub(super) fn checked<'a>(services: [&'a Service; 2]) -> Option<(Vec<String>, &'
 fn health(test: &[String], check: &Value) -> Option<String> {
     let command = serde_json::to_string(test).ok()?;
     let mut options = String::new();
-    for (field, name) in
-        [("Interval", "interval"), ("Timeout", "timeout"), ("StartPeriod", "start-period")]
-    {
-        // Nanoseconds.
-        let secs =
-            check[field].as_u64().map(|nanos| nanos / 1_000_000_000).filter(|secs| *secs > 0);
-        options.extend(secs.map(|secs| format!("--{name}={secs}s ")));
+    for (field, name) in [
+        ("Interval", "interval"),
+        ("Timeout", "timeout"),
+        ("StartPeriod", "start-period"),
+        ("StartInterval", "start-interval"),
+    ] {
+        // Nanoseconds, of which dockerd takes no fewer than a million.
+        let ms = check[field].as_u64().map(|nanos| nanos / 1_000_000).filter(|ms| *ms > 0);
+        options.extend(ms.map(|ms| format!("--{name}={ms}ms ")));
     }
     let retries = check["Retries"].as_u64().filter(|n| *n > 0);
     options.extend(retries.map(|n| format!("--retries={n} ")));
@@ -211,8 +213,7 @@ mod tests {
     #[test]
     fn the_image_says_what_both_said() {
         let a = Service { name: "a".into(), ports: ["80/tcp".into()].into(), ..Service::default() };
-        let check =
-            json!({"Test": ["CMD", "/ok", "x"], "Interval": 5_000_000_000_u64, "Retries": 3});
+        let check = json!({"Test": ["CMD", "/ok", "x"], "Interval": 5_000_000_000_u64, "StartInterval": 500_000_000, "Retries": 3});
         let b = Service {
             name: "b".into(),
             ports: ["90/tcp".into()].into(),
@@ -225,7 +226,7 @@ mod tests {
             "ENTRYPOINT [\"/.ctlmgr/init\"]",
             "EXPOSE 80/tcp",
             "EXPOSE 90/tcp",
-            "HEALTHCHECK --interval=5s --retries=3 CMD [\"/.ctlmgr/init\",\"exec\",\"1\",\"/ok\",\"x\"]",
+            "HEALTHCHECK --interval=5000ms --start-interval=500ms --retries=3 CMD [\"/.ctlmgr/init\",\"exec\",\"1\",\"/ok\",\"x\"]",
         ] {
             assert!(all.iter().any(|line| line == expected), "{expected}: {all:?}");
         }

@@ -41,7 +41,8 @@ impl Mall {
         let address = sh(&format!("docker inspect -f '{format}' web"))?;
         sh(&format!(
             "docker run -d --name cart --network mall --add-host web:{address} --env GREETING=hi \
-             --tmpfs /scratch:size=1m --health-interval 10s --health-timeout 30s \
+             --tmpfs /scratch:size=1m --health-interval 1h \
+             --health-start-period 1h --health-start-interval 2s --health-timeout 30s \
              --health-cmd '[ \"$GREETING\" = hi ] && touch /scratch/ok' mall/cart:1"
         ))?;
         eventually("the cart gets what it asks for", || said("cart", "got hi"))
