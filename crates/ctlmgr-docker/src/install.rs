@@ -19,6 +19,8 @@ use crate::plugin;
 /// Units of the plugin.
 const SOCKET_UNIT: &str = "ctlmgr-docker.socket";
 const SERVICE_UNIT: &str = "ctlmgr-docker.service";
+/// Has dockerd do without it, again and again until that has worked.
+const OFF_UNIT: &str = "ctlmgr-docker-off.service";
 /// dockerd follows a reload within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A boot with many containers takes dockerd no longer.
@@ -78,6 +80,8 @@ impl Places {
         let after = self.about_config(daemon_json::enabled(&text, wanted, &wrapper))?;
         if wanted.plugin {
             self.expect_no_flag()?;
+            // Or it would take out at once what is enabled now.
+            let _ = self.systemctl(&["stop", OFF_UNIT]);
             // Or systemd would not start who failed too often of late. Where nothing failed there is nothing to forget.
             let _ = self.systemctl(&["reset-failed", SOCKET_UNIT, SERVICE_UNIT]);
             self.systemctl(&["enable", "--now", "--quiet", SOCKET_UNIT])?;
