@@ -10,7 +10,8 @@
 //!
 //! # Properties
 //! What was there before is not told of; who comes together with its directory may be told of twice. What is lost in an
-//! overflow of the kernel's queue is not told of, nor what appears in a directory that was lost so.
+//! overflow of the kernel's queue is not told of, nor what appears in a directory that was lost so; nor who takes longer than
+//! [`LONGEST`] to be made ready.
 
 use std::io;
 use std::sync::Arc;

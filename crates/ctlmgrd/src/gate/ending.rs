@@ -66,7 +66,7 @@ impl Gate {
         let Some(id) = member.id() else { return };
         // Who starts again counts from nothing.
         self.running.note(id, member.last_look().filter(|_| why != gate::ENDED));
-        // What dockerd tells of next is another start of it.
+        // What appears next has a mark of its own.
         if why == gate::ENDED {
             self.appeared.remove(id);
         }
