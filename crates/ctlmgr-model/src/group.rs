@@ -174,6 +174,10 @@ pub struct MemorySample {
     pub shmem: Bytes,
     /// Kernel memory that reclaim cannot free.
     pub kernel: Bytes,
+    /// Kernel memory that reclaim can free (`slab_reclaimable`): names and inodes, and what goes with page cache. None in
+    /// recordings from before that was read.
+    #[serde(default)]
+    pub kernel_cache: Bytes,
     /// Pages that are locked, by mlock(2) for the most part, so that reclaim cannot take them (`unevictable`). None in
     /// recordings from before that was read.
     #[serde(default)]

@@ -2,7 +2,9 @@
 
 use ctlmgr_model::{Bytes, Io, LruFlavour, Millis, Snapshot};
 
-use crate::demand::{Estimate, IN_USE, Look, MISSED, RETURN_HORIZON_SECS, per_sec, toward};
+use crate::claim::{Claim, Seen};
+use crate::demand::{Estimate, IN_USE, Look, MISSED, RETURN_HORIZON_SECS, per_sec};
+use crate::fade::toward;
 
 /// A set of page cache is taken to miss what comes back in this time, in seconds: less than it takes to
 /// touch a warm set once, so that nothing is asked for twice.
@@ -15,8 +17,15 @@ const HAD_HALF_LIFE: Millis = Millis(60_000);
 /// What is missed of page cache beyond a promise is forgotten by half after so long, as by default one earns: who does not get it
 /// back while it reads has no claim to it for good.
 const CLAIM_HALF_LIFE: Millis = Millis(600_000);
-/// One part in so many of what one had is noticed. Who misses a sixteenth of what it reads all the time does a third less.
-const NOTICEABLE: u64 = 64;
+/// One part in so many of what one had is noticed. Who misses a sixteenth of what it reads all the time does a third less, and where
+/// a fault takes milliseconds one that misses a fiftieth does a third less, too.
+const NOTICEABLE: u64 = 512;
+/// Less is none, unless it is one part in [`SIZEABLE`]: what the kernel counts for a cgroup is behind by as much, and what is deleted is away, too.
+const TRIFLE: Bytes = Bytes::mib(2);
+const SIZEABLE: u64 = 64;
+/// What goes with page cache is one part in so many of it at most: of each block of 4 KiB that was written a buffer head of 104
+/// bytes, and of 64 pages a node of 576.
+const WITH_IT: u64 = 32;
 /// Where less than one part in so many of all page cache that came back was counted as of the working set, the kernel
 /// does not say; fewer pages (16 MiB) say nothing.
 const SAID: u64 = 16;
@@ -56,8 +65,14 @@ pub(crate) struct Cache {
     pub needed: Bytes,
     /// The same of one that reads in sequence, too.
     pub missed: Bytes,
+    /// Kernel memory that goes with what is needed of the page cache that is there, and is freed with it only.
+    pub with_it: Bytes,
     /// Page cache that it has, or had before some of it was taken that it misses.
     pub had: Bytes,
+    /// What of it is in use, as far as anybody knows.
+    pub claim: Claim,
+    /// Whether it reads in sequence just now: what comes back of that is nothing that one uses (but programs of units are read ahead, too).
+    pub is_scan: bool,
 }
 
 /// What of the page cache is needed of one that has so much in swap `returning`, and could show for so long (`awake`) what it
@@ -78,17 +93,25 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let remembered = toward(last.had_cache, has.max(least), awake, half_life);
     let had = had(has, last.had_cache, is_scan, remembered);
     let taken = taken(had).filter(|_| !is_scan);
-    let missed = match &taken {
+    let soon = taken.filter(|taken| look.is_kept && taken.is_missed_soon());
+    let claim = match look.is_kept {
+        true => last.claim.next(&seen(look, last, had, taken)),
+        false => Claim::default(),
+    };
+    let missed = match soon {
         // Like what is in swap and as soon back. What comes back in a few seconds was too little to ask for where each fault
         // takes the page of another: two that lived by 500 MiB each missed a tenth for good, beside a unit that had all it wanted.
-        Some(taken) if look.is_kept && taken.is_missed_soon() => {
+        Some(taken) => {
             let soon = taken.away.min(within(late, SOON_SECS));
             memory.inactive_file + soon.max(within(late, GROWTH_SECS))
         }
-        _ => within(activated_per_sec, RETURN_HORIZON_SECS)
+        None => within(activated_per_sec, RETURN_HORIZON_SECS)
             .min(memory.inactive_file + within(activated_per_sec, GROWTH_SECS)),
     };
-    let beside = |due: Bytes| due - memory.working_set() - returning;
+    let claimed = claim.amount() - memory.active_file - memory.locked_file;
+    let missed = missed.max(claimed.min(memory.inactive_file));
+    let with = |cache: Bytes| memory.kernel_cache.min(Bytes(cache.0 / WITH_IT));
+    let beside = |due: Bytes| due - memory.working_set() - returning - with(has);
     let needed = if is_scan { missed.min(beside(last.basis.max(promise))) } else { missed };
     // Whoever misses some of what it was promised is not asked how much more of it.
     let kept = if taken.is_some_and(|taken| taken.is_missed()) {
@@ -98,11 +121,26 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     } else {
         Bytes::ZERO
     };
-    Cache { needed: needed.max(kept.min(beside(promise))), missed, had }
+    let needed = needed.max(kept.min(beside(promise)));
+    let with_it = with(has - (memory.inactive_file - needed));
+    Cache { needed, missed, with_it, had, claim, is_scan }
+}
+
+/// What became of it since the last look; what comes back of a trifle, or in a week, says nothing.
+fn seen(look: &Look<'_>, last: &Estimate, had: Bytes, taken: Option<Taken>) -> Seen {
+    let before = last.refaults.saturating_sub(last.refaults_anon);
+    let pages = look.memory.refault_file.saturating_sub(before);
+    let soon = taken.filter(Taken::is_missed_soon);
+    Seen {
+        passed: look.at.since(last.at),
+        had,
+        away: taken.map_or(Bytes::ZERO, |taken| taken.away),
+        back: soon.map_or(Bytes::ZERO, |_| within(pages, 1)),
+    }
 }
 
 /// What so many pages a second come to in so many seconds.
-fn within(per_sec: u64, secs: u64) -> Bytes {
+pub(crate) fn within(per_sec: u64, secs: u64) -> Bytes {
     Bytes(per_sec.saturating_mul(Bytes::PAGE.0 * secs))
 }
 
@@ -124,7 +162,8 @@ impl Taken {
     fn of(has: Bytes, had: Bytes, refaults_per_sec: u64) -> Option<Taken> {
         let away = had - has;
         let wanted = within(refaults_per_sec, RETURN_HORIZON_SECS);
-        let is_noticed = away > Bytes(had.0 / NOTICEABLE) && refaults_per_sec >= MISSED;
+        let least = Bytes(had.0 / NOTICEABLE).max(TRIFLE.min(Bytes(had.0 / SIZEABLE)));
+        let is_noticed = away > least && refaults_per_sec >= MISSED;
         is_noticed.then_some(Taken { away, wanted })
     }
 
@@ -162,7 +201,8 @@ mod tests {
             let taken = Taken::of(Bytes::mib(has), Bytes::mib(480), refaults);
             taken.map(|t| (t.is_missed(), t.is_missed_soon()))
         };
-        assert_eq!(of(473, 10_000), None, "a trifle");
+        assert_eq!(of(478, 10_000), None, "a trifle");
+        assert_eq!(of(477, 10_000), Some((true, true)));
         assert_eq!(of(240, 15), None, "nobody asks for it");
         // 240 MiB are back within a minute by 1024 pages in a second, and within eight by 128.
         assert_eq!(of(240, 1024), Some((true, true)));

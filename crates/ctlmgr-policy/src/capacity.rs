@@ -15,7 +15,7 @@ use ctlmgr_model::{
     Bytes, CapacityAccount, Group, Knob, MemorySettings, Millis, SliceAccount, Snapshot,
 };
 
-use crate::demand::toward;
+use crate::fade::toward;
 use crate::state::State;
 use crate::verdict::Party;
 

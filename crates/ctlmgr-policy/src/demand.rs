@@ -5,8 +5,9 @@
 //! was already swapped out and is wanted back.
 //!
 //! # Approach
-//! Working set = anonymous + shared + active and locked file + unreclaimable kernel memory, plus what is
-//! coming back: the swapped part, as far as the rate of anonymous refaults would bring it back
+//! Working set = anonymous + shared + active and locked file + unreclaimable kernel memory, and of the rest of that what goes
+//! with page cache that is needed (buffer heads are a fortieth of a file that was written: two that lived by 500 MiB of page cache each
+//! had 487 for good, because what held 13 was taken for nobody's), plus what is coming back: the swapped part, as far as the rate of anonymous refaults would bring it back
 //! within [`RETURN_HORIZON_SECS`] (of who was promised something and has a noticeable part of it coming back, all within the promise:
 //! one task faults in its pages one by one, and would lose its claim before they are back). Page cache that is read again shows itself in two ways. What is
 //! mapped, the kernel puts on the active list. What is read by file descriptor stays on the inactive one
@@ -15,7 +16,7 @@
 //! back counts, see [`crate::cache`]). The rate of that says how much
 //! of the inactive list is needed, as far as it would be replaced within the same horizon, and how
 //! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it has, or had, within its promise; a managed one
-//! beyond, too, of what is back soon where all that is away would be back within the horizon. MGLRU calls everything that comes back a part of the
+//! beyond, too, of what is back soon where all that is away would be back within the horizon, and for a while after ([`crate::claim`]). MGLRU calls everything that comes back a part of the
 //! working set, a file that is read from end to end again and again included, of which a part is worth nothing; so what is read in sequence counts up to the basis or the promise only. Rises count at once, falls decay, so that a short dip does not
 //! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
 //! needs, so only the time in which it did not wait counts: page cache that was taken long ago is of no working set to
@@ -47,8 +48,10 @@ use ctlmgr_model::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::cache;
+use crate::cache::{self, Cache};
+use crate::claim::Claim;
 use crate::entitlement::entitlement_with_reserved;
+use crate::fade::toward;
 use crate::heat::Heat;
 use crate::lent::Lent;
 use crate::price::Prices;
@@ -92,6 +95,9 @@ pub(crate) struct Estimate {
     /// Page cache that it has, or had before some was taken ([`crate::cache`]).
     #[serde(default)]
     pub had_cache: Bytes,
+    /// What of it is in use, as far as what was taken and came back tells ([`crate::claim`]).
+    #[serde(default)]
+    pub claim: Claim,
     pub refaults_per_sec: u64,
     pub seen: Activity,
     pub doing: Doing,
@@ -179,22 +185,21 @@ pub(crate) fn estimate(
     let awake = not_waited(passed, waited);
     let returning = returning(look, anon_rate);
     let cache = cache::estimate(look, &last, returning, awake);
-    let need = |cache: Bytes| capped(memory.working_set() + returning + cache, memory.max);
+    let beside = memory.working_set() + returning + cache.with_it;
+    let need = |cache: Bytes| capped(beside + cache, memory.max);
     let (now, all) = (need(cache.needed), need(cache.needed.max(cache.missed)));
-    let kept = settings.demand_half_life;
-    let half_life = if look.is_kept { kept } else { kept.min(UNKEPT_HALF_LIFE) };
+    let half_life = half_life(settings, look);
     let demand = capped(now.max(toward(last.demand, now, awake, half_life)), memory.max);
     // Who reads in sequence does not need all of that, but earns by it like others.
     let earned = demand.max(all);
     let earned_in = if earned > last.basis { passed } else { awake };
-    let missing = missing(memory, last.demand, cache.needed);
+    let missing = missing(memory, last.demand, &cache);
     let says = Says::of(missing, (last.demand, demand));
     let running = Running::between(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, running, waited, says);
-    let burden = prices.burden(progress, rate);
     let lost = waited.map(|waited| progress.lost(waited, prices.unseen));
-    let back = if rate >= MISSED { refaults.saturating_sub(last.refaults) } else { 0 };
-    let back = Bytes(back.saturating_mul(Bytes::PAGE.0));
+    let is_missed = rate >= MISSED && !(look.is_kept && cache.is_scan);
+    let back = if is_missed { refaults.saturating_sub(last.refaults) } else { 0 };
     Estimate {
         at,
         demand,
@@ -203,11 +208,12 @@ pub(crate) fn estimate(
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
         had_cache: cache.had,
+        claim: cache.claim,
         refaults_per_sec: rate,
         seen,
         doing,
         stall: last.stall.next(memory.pressure, passed),
-        heat: last.heat.next(passed, missing, lost, burden),
+        heat: last.heat.next(passed, missing, lost, prices.burden(progress, rate)),
         progress,
         toll,
         probe: last.probe,
@@ -215,8 +221,14 @@ pub(crate) fn estimate(
         low_events: Some(memory.events.low),
         is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
             || rate >= MISSED,
-        lent: last.lent.next(passed, back, look.contended_ago),
+        lent: last.lent.next(passed, cache::within(back, 1), look.contended_ago),
     }
+}
+
+/// Half of what is no longer needed fades in this time.
+fn half_life(settings: &MemorySettings, look: &Look<'_>) -> Millis {
+    let kept = settings.demand_half_life;
+    if look.is_kept { kept } else { kept.min(UNKEPT_HALF_LIFE) }
 }
 
 /// The part of the time in which it could show what it needs.
@@ -243,6 +255,7 @@ fn first(look: &Look<'_>) -> Estimate {
         refaults_anon: memory.refault_anon,
         activated: Some(memory.activate_file),
         had_cache: memory.page_cache() + memory.locked_file,
+        claim: Claim::default(),
         refaults_per_sec: 0,
         seen,
         doing: Doing { is_frozen: seen.is_frozen, ..Doing::default() },
@@ -276,9 +289,9 @@ pub(crate) fn lifted(basis: Bytes, lift: f64) -> Bytes {
 
 /// The part of `demand` that was taken and is not in memory. What a workload gave up by itself is in demand
 /// for a while, but nowhere else.
-fn missing(memory: &MemorySample, demand: Bytes, cache: Bytes) -> f64 {
-    let held = memory.working_set() + cache.min(memory.inactive_file);
-    let taken = (memory.swap - memory.swapcached) + (cache - memory.inactive_file);
+fn missing(memory: &MemorySample, demand: Bytes, cache: &Cache) -> f64 {
+    let held = memory.working_set() + cache.with_it + cache.needed.min(memory.inactive_file);
+    let taken = (memory.swap - memory.swapcached) + (cache.needed - memory.inactive_file);
     part_of((demand - held).min(taken).0, demand.0)
 }
 
@@ -378,27 +391,6 @@ fn capped(demand: Bytes, max: Limit) -> Bytes {
     max.bytes().map_or(demand, |max| demand.min(max))
 }
 
-/// The part, 0–1, that is left after `passed` of what fades by half per `half_life`.
-#[expect(clippy::cast_precision_loss, reason = "milliseconds between readings are few")]
-pub(crate) fn kept(passed: Millis, half_life: Millis) -> f64 {
-    (-(passed.0 as f64) / half_life.0 as f64).exp2()
-}
-
-/// Moves `from` towards `to`, half the way per `half_life`.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "amounts up to 2^53 are exact, and the result lies between two of them"
-)]
-pub(crate) fn toward(from: Bytes, to: Bytes, passed: Millis, half_life: Millis) -> Bytes {
-    if half_life.0 == 0 {
-        return to;
-    }
-    let value = to.0 as f64 + (from.0 as f64 - to.0 as f64) * kept(passed, half_life);
-    Bytes(value as u64).clamp(from.min(to), from.max(to))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,6 +430,36 @@ mod tests {
             estimate(&settings(), None, Millis(0), &memory, Activity::default()).demand,
             Bytes::mib(100)
         );
+    }
+
+    /// Demand, in MiB, of one that lives by so much page cache, with which `with_it` of kernel memory goes, once the kernel has
+    /// taken so much of it, and it has it back page by page.
+    fn of_one_that_reads(has: u64, with_it: u64, taken: u64) -> u64 {
+        let memory = MemorySample {
+            current: Bytes::mib(100 + has + with_it),
+            inactive_file: Bytes::mib(has),
+            kernel_cache: Bytes::mib(with_it),
+            ..sample(Bytes::mib(100))
+        };
+        let first = estimate(&settings(), None, Millis(0), &memory, Activity::default());
+        let pages = taken * 256 / 10;
+        let less = MemorySample {
+            current: memory.current - Bytes::mib(taken),
+            inactive_file: Bytes::mib(has - taken),
+            refault_file: pages,
+            activate_file: pages,
+            ..memory
+        };
+        let then = estimate(&settings(), Some(first), Millis(1000), &less, Activity::default());
+        (then.demand + Bytes(1 << 19)).0 >> 20
+    }
+
+    #[test]
+    fn what_goes_with_page_cache_is_need_where_that_is() {
+        assert_eq!(of_one_that_reads(500, 0, 20), 600);
+        assert_eq!(of_one_that_reads(500, 13, 20), 613);
+        assert_eq!(of_one_that_reads(500, 200, 20), 615, "names and inodes go by themselves");
+        assert_eq!(of_one_that_reads(500, 13, 0), 100, "nobody reads it again");
     }
 
     #[test]

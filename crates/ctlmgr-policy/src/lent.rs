@@ -18,6 +18,8 @@
 //! What came back is kept beside the floor, by half less per [`USED`]: who is called needs more than a floor at once, and the kernel takes
 //! of each in proportion to what it has beyond its protection, so half of what a small unit has just read goes again before it has answered.
 //!
+//! Of workloads it says who has missed something of late, of which nothing need be soft ([`crate::harden`]).
+//!
 //! # Properties
 //! No more is kept beside a floor than came back. All of the floor where there was no contention for [`REST`], and at the first look at which something is missed; never more of it than a look before as long as nothing is; of who is called
 //! at any regular interval up to [`LONGEST`] nothing is lent any more after some calls, or a call comes long after it was lent.
@@ -25,7 +27,8 @@
 use ctlmgr_model::{Bytes, Millis};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::{kept, lifted};
+use crate::demand::lifted;
+use crate::fade::kept;
 use crate::scene::REST;
 
 /// A floor holds for so long, at first, after something was missed.
@@ -48,29 +51,38 @@ pub(crate) struct Lent {
     /// What came back of late while memory was contended, and may be needed once more.
     #[serde(default)]
     back: Bytes,
+    /// Whether any was, since it began to be.
+    #[serde(default)]
+    has_missed: bool,
 }
 
 impl Lent {
     /// After `passed`, in which `missed` came back, where memory was contended so long before.
     pub(crate) fn next(self, passed: Millis, missed: Bytes, contended: Option<Millis>) -> Lent {
-        let Lent { quiet, pause, back } = self;
+        let Lent { quiet, pause, back, .. } = self;
         let Some(ago) = contended.filter(|ago| *ago < REST) else {
             return Lent { pause, ..Lent::default() };
         };
         let back = lifted(back, kept(passed, USED)) + missed;
         if missed == Bytes::ZERO {
             let more = if ago == Millis(0) { passed.0 } else { 0 };
-            return Lent { quiet: Millis(quiet.0.saturating_add(more)), pause, back };
+            return Lent { quiet: Millis(quiet.0.saturating_add(more)), pause, back, ..self };
         }
         let was = self.pause();
         let is_early = quiet >= was && quiet.0 < was.0.saturating_mul(SOON);
         let longer = Millis(was.0.saturating_mul(2)).min(LONGEST);
-        Lent { quiet: Millis(0), pause: if is_early { Some(longer) } else { pause }, back }
+        let pause = if is_early { Some(longer) } else { pause };
+        Lent { quiet: Millis(0), pause, back, has_missed: true }
     }
 
     /// The part of its floor that is kept for it, 0–1.
     pub(crate) fn kept(self) -> f64 {
         kept(self.quiet.since(self.pause()), FADE)
+    }
+
+    /// How much, 0–1, it has missed something of late: all of it, and by half less per [`FADE`] once a pause is over.
+    pub(crate) fn missed(self) -> f64 {
+        if self.has_missed { self.kept() } else { 0.0 }
     }
 
     /// What is kept for it beside that.

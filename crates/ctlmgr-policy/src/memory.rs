@@ -16,7 +16,7 @@
 //!
 //! # Properties (tested here and in the closed loop of the testkit)
 //! Pure; in a steady world the second plan has no `Set`; a change under the hysteresis is not
-//! written; at most one write per knob and reading of the quick pace; Σ memory.low of workloads ≤ capacity up to
+//! written, nor a raise after a raise under 4 MiB for who misses pages; at most one write per knob and reading of the quick pace; Σ memory.low of workloads ≤ capacity up to
 //! hysteresis; a knob that no plan wants any more is given back; a value that another writer set
 //! stays, unless the settings say otherwise; who is being made ([`crate::making`]) is left alone; with a gap in the reading no step takes anything from
 //! anybody.
@@ -24,15 +24,15 @@
 use std::collections::BTreeSet;
 
 use ctlmgr_model::{
-    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, MemorySettings, Millis,
-    Mode, PageAging, Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Telling,
-    Verdict, VerdictKind,
+    Action, Bytes, CapacityAccount, CgroupId, CgroupPath, Group, Knob, Millis, Mode, PageAging,
+    Plan, Reason, Rung, Settings, SliceAccount, Snapshot, Source, Step, Telling, Verdict,
+    VerdictKind,
 };
 
 use crate::aging::age;
 use crate::complaint::{complaints, is_left, overridden, troubles};
 use crate::crowding::{self, is_filling, is_robbed};
-use crate::demand::estimate_all;
+use crate::demand::{MISSED, estimate_all};
 use crate::freeze::{AWAKE, Frozen, explain};
 use crate::hard::{Wanted, hard};
 use crate::keeping::Keeping;
@@ -45,6 +45,7 @@ use crate::scene::{Now, Scene};
 use crate::state::{State, WRITE_INTERVAL};
 use crate::telling::tell;
 use crate::throttle::Throttled;
+use crate::turns::dead_band;
 use crate::used_up::due;
 use crate::verdict::{Party, parties, verdicts};
 use crate::{capacity, cover, units};
@@ -312,7 +313,10 @@ impl<'a> Context<'a> {
             true => observed.scaled(self.settings.memory.hysteresis),
             false => {
                 let turns = self.state.turns(wanted.group, knob);
-                let band = dead_band(&self.settings.memory, observed, to);
+                let all = dead_band(&self.settings.memory, observed, to);
+                // What comes back above that may be taken again, so who misses some would never have the last of it.
+                let is_missed = to > observed && turns.rises() && self.misses(wanted.group);
+                let band = if is_missed { all.min(NOISE) } else { all };
                 turns.widened(band, observed, to, self.snapshot.at)
             }
         };
@@ -322,6 +326,10 @@ impl<'a> Context<'a> {
             false => to,
         };
         self.step(knob, wanted.group, to, &wanted.why)
+    }
+
+    fn misses(&self, group: &Group) -> bool {
+        self.state.estimates.get(&group.id).is_some_and(|e| e.refaults_per_sec >= MISSED)
     }
 
     fn cover(&self, knob: Knob, ancestor: &Group, below: Bytes, beside: Bytes) -> Option<Step> {
@@ -371,13 +379,6 @@ impl<'a> Context<'a> {
             telling: Telling::Now,
         })
     }
-}
-
-/// A change smaller than this is not worth a write.
-pub(crate) fn dead_band(memory: &MemorySettings, from: Bytes, to: Bytes) -> Bytes {
-    // To who is small half is much, but to nobody a mebibyte.
-    let half = Bytes(from.max(to).0 / 2).max(Bytes::mib(1));
-    from.scaled(memory.hysteresis).max(memory.hysteresis_bytes).min(half)
 }
 
 /// The value of a knob in a snapshot.
@@ -482,6 +483,26 @@ mod tests {
         assert!(snapshot.ancestors[0].memory.low >= low && low > M(1000));
         let (again, _) = decide(&settings, state, &snapshot);
         assert_eq!(again.steps, []);
+    }
+
+    #[test]
+    fn protection_of_who_misses_pages_is_raised_by_less_than_a_dead_band() {
+        let raised = |pages: u64, more: u64| {
+            let settings = soft_only();
+            let mut snapshot = pair(M(400), M(700));
+            let (plan, mut state) = decide(&settings, State::default(), &snapshot);
+            apply(&plan, &mut state, &mut snapshot);
+            snapshot.at = Millis(20_000);
+            let memory = &mut snapshot.workloads[1].group.memory;
+            (memory.anon, memory.current) = (M(700 + more), M(700 + more));
+            memory.refault_anon = pages;
+            let (plan, _) = decide(&settings, state, &snapshot);
+            let is_raise = |s: &Step| matches!(s.action, Action::Set { knob: Knob::MemoryLow, .. });
+            plan.steps.iter().any(|s| s.id == CgroupId(12) && is_raise(s))
+        };
+        let missed = MISSED * 10;
+        assert_eq!([raised(0, 5), raised(0, 20)], [false, true]);
+        assert_eq!([raised(missed, 3), raised(missed, 5)], [false, true]);
     }
 
     #[test]

@@ -37,7 +37,8 @@
 use ctlmgr_model::{Activity, Bytes, Millis};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::{kept, lifted, per_sec, since};
+use crate::demand::{lifted, per_sec, since};
+use crate::fade::kept;
 use crate::heat::LEAST_MISSING;
 use crate::waiting::Waiting;
 

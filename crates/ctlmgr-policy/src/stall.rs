@@ -3,7 +3,8 @@
 use ctlmgr_model::{Bytes, Millis, Pressure};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::{part_of, per_sec, toward};
+use crate::demand::{part_of, per_sec};
+use crate::fade::toward;
 use crate::waiting::Waiting;
 
 /// How much of its time a workload's tasks wait for memory (its own PSI `some`).

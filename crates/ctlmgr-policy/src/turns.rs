@@ -14,7 +14,7 @@
 //! The first turn after a calm while needs no more than the dead band; of a swing by less than 2^[`MOST`] dead bands two
 //! turns are written at most in any [`SETTLING`]; a change of 2^[`MOST`] dead bands is always written.
 
-use ctlmgr_model::{Bytes, Millis};
+use ctlmgr_model::{Bytes, MemorySettings, Millis};
 use serde::{Deserialize, Serialize};
 
 /// A turn is forgotten after this time without another.
@@ -57,6 +57,13 @@ impl Turns {
     fn recent(self, now: Millis) -> u32 {
         if now.since(self.at) < SETTLING { self.count.min(MOST) } else { 0 }
     }
+}
+
+/// A change smaller than this is not worth a write.
+pub(crate) fn dead_band(memory: &MemorySettings, from: Bytes, to: Bytes) -> Bytes {
+    // To who is small half is much, but to nobody a mebibyte.
+    let half = Bytes(from.max(to).0 / 2).max(Bytes::mib(1));
+    from.scaled(memory.hysteresis).max(memory.hysteresis_bytes).min(half)
 }
 
 #[cfg(test)]

@@ -241,6 +241,7 @@ pub(crate) fn read_memory(dir: &CgroupDir) -> Result<Option<MemorySample>> {
         kernel: stat.unreclaimable(),
         locked: Bytes(stat.unevictable),
         locked_file: stat.locked_file(),
+        kernel_cache: Bytes(stat.slab_reclaimable),
         swapcached: Bytes(stat.swapcached),
         refault_anon: stat.refault_anon,
         refault_file: stat.refault_file,
