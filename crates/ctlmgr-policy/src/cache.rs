@@ -93,11 +93,13 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let remembered = toward(last.had_cache, has.max(least), awake, half_life);
     let had = had(has, last.had_cache, is_scan, remembered);
     let taken = taken(had).filter(|_| !is_scan);
-    let soon = taken.filter(|taken| look.is_kept && taken.is_missed_soon());
     let claim = match look.is_kept {
-        true => last.claim.next(&seen(look, last, had, taken)),
+        true => last.claim.next(&seen(look, last, (has, had), taken, awake)),
         false => Claim::default(),
     };
+    // Of a trifle it is known only of who has shown before that it uses what it has.
+    let is_known = |taken: &Taken| taken.away.0 > had.0 / SIZEABLE || claim.amount() > Bytes::ZERO;
+    let soon = taken.filter(|taken| look.is_kept && taken.is_missed_soon() && is_known(taken));
     let missed = match soon {
         // Like what is in swap and as soon back. What comes back in a few seconds was too little to ask for where each fault
         // takes the page of another: two that lived by 500 MiB each missed a tenth for good, beside a unit that had all it wanted.
@@ -111,7 +113,7 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let claimed = claim.amount() - memory.active_file - memory.locked_file;
     let missed = missed.max(claimed.min(memory.inactive_file));
     let with = |cache: Bytes| memory.kernel_cache.min(Bytes(cache.0 / WITH_IT));
-    let beside = |due: Bytes| due - memory.working_set() - returning - with(has);
+    let beside = |due: Bytes| due - memory.working_set() - returning - with(has.min(due));
     let needed = if is_scan { missed.min(beside(last.basis.max(promise))) } else { missed };
     // Whoever misses some of what it was promised is not asked how much more of it.
     let kept = if taken.is_some_and(|taken| taken.is_missed()) {
@@ -126,15 +128,22 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     Cache { needed, missed, with_it, had, claim, is_scan }
 }
 
-/// What became of it since the last look; what comes back of a trifle, or in a week, says nothing.
-fn seen(look: &Look<'_>, last: &Estimate, had: Bytes, taken: Option<Taken>) -> Seen {
+/// What became of it since the last look, in which it could show for so long (`awake`) what it misses; where nobody asks for what is away
+/// that is no less of it.
+fn seen(
+    look: &Look<'_>,
+    last: &Estimate,
+    (has, had): (Bytes, Bytes),
+    taken: Option<Taken>,
+    awake: Millis,
+) -> Seen {
     let before = last.refaults.saturating_sub(last.refaults_anon);
     let pages = look.memory.refault_file.saturating_sub(before);
     let soon = taken.filter(Taken::is_missed_soon);
     Seen {
-        passed: look.at.since(last.at),
+        passed: awake,
         had,
-        away: taken.map_or(Bytes::ZERO, |taken| taken.away),
+        away: taken.map_or(last.claim.away().min(had - has), |taken| taken.away),
         back: soon.map_or(Bytes::ZERO, |_| within(pages, 1)),
     }
 }

@@ -10,13 +10,13 @@
 //! fades, so a little of it is taken, and if that comes back soon it is left alone for twice as long.
 //!
 //! # Algorithm
-//! Of what was taken of late, by half less per [`FADE`], at least half must have come back: of a large file of which a fiftieth is read all the time a
-//! fiftieth comes back of each part that is taken. Then all that there was is claimed for a pause, of [`PAUSE`] at first. What comes back within
+//! What was taken of late, and what came back of it, counts by half less per [`FADE`], and no longer once a claim is over. At least half must have come
+//! back, and one part in [`PART`] of all: of a large file of which a fiftieth is read all the time a fiftieth comes back of each part that is taken. Then all that there was is claimed for a pause, of [`PAUSE`] at first. What comes back within
 //! [`SOON`] times the pause, and after its end, was asked for too early, and the pause is twice as long from then on, up to [`LONGEST`]; what comes
 //! back later was not, and it is half as long.
 //!
 //! # Properties
-//! Of whom nothing came back claims nothing, nor does who has back less than half of what is taken; no more is claimed than there was; who stops using
+//! Of whom nothing came back claims nothing, nor does who has back less than half of what is taken from it each second; no more is claimed than there was; who stops using
 //! it claims nothing after [`LONGEST`]; of who uses it all the time the pauses grow.
 
 use ctlmgr_model::{Bytes, Millis};
@@ -31,6 +31,8 @@ const PAUSE: Millis = Millis(30_000);
 const LONGEST: Millis = Millis(600_000);
 /// What is missed after so many pauses was left alone for long enough.
 const SOON: u64 = 8;
+/// Less than one part in so many that comes back says nothing of the rest.
+const PART: u64 = 64;
 /// Half of what was taken, and of what came back of it, is forgotten after so long.
 const FADE: Millis = Millis(60_000);
 
@@ -68,11 +70,21 @@ impl Claim {
         let taken = lifted(self.taken, left) + (seen.away + seen.back - self.away);
         let back = lifted(self.back, left) + seen.back;
         let next = Claim { away: seen.away, taken, back, ..self };
-        if seen.back == Bytes::ZERO || back.0.saturating_mul(2) < taken.0 {
-            return Claim { quiet: Millis(self.quiet.0.saturating_add(seen.passed.0)), ..next };
+        let is_enough = back.0.saturating_mul(2) >= taken.0 && back.0 >= seen.had.0 / PART;
+        if seen.back == Bytes::ZERO || !is_enough {
+            let quiet = Millis(self.quiet.0.saturating_add(seen.passed.0));
+            let is_over = self.amount() > Bytes::ZERO && quiet >= self.pause();
+            let none = Bytes::ZERO;
+            let (taken, back) = if is_over { (none, none) } else { (taken, back) };
+            return Claim { quiet, taken, back, ..next };
         }
         let pause = self.next_pause().min(LONGEST);
         Claim { of: seen.had, quiet: Millis(0), pause: Some(pause), ..next }
+    }
+
+    /// What was away at the last look.
+    pub(crate) fn away(self) -> Bytes {
+        self.away
     }
 
     /// What is claimed now.
@@ -125,6 +137,9 @@ mod tests {
         };
         let first = back(Claim::default());
         assert!(ends_after(first, 30));
+        let little = Claim::default().next(&second(7, 0)).next(&second(0, 7));
+        assert_eq!(little.amount(), Bytes::ZERO, "a 64th of 500 is 7.8");
+        assert_eq!(quiet(first, 35).next(&second(0, 7)).amount(), Bytes::ZERO, "long ago");
         let again = back(quiet(first, 35));
         assert!(ends_after(again, 60), "too early");
         assert!(ends_after(back(quiet(again, 480)), 30), "late enough");

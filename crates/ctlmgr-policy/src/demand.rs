@@ -198,7 +198,7 @@ pub(crate) fn estimate(
     let running = Running::between(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, running, waited, says);
     let lost = waited.map(|waited| progress.lost(waited, prices.unseen));
-    let is_missed = rate >= MISSED && !(look.is_kept && cache.is_scan);
+    let is_missed = if look.is_kept && cache.is_scan { anon_rate } else { rate } >= MISSED;
     let back = if is_missed { refaults.saturating_sub(last.refaults) } else { 0 };
     Estimate {
         at,

@@ -19,7 +19,7 @@
 //! (k / weight)² is soft, and no less than [`LEAST_SOFT`], or that of units ([`SOFT`]) by its weight, of who has missed nothing of late (by k / weight the heavier of two at 4:1 lost an eighth of its set at once, where half of the lighter one's was there to take); k is the least at which no more is hard than [`PART`] of the capacity, nor than swap has room for.
 //! By [`SOFT`] nothing is hard of who weighs much less than units, which have nothing hard. Who weighs more than they may lose half as much
 //! at once as who weighs what they do: where it was a twentieth for both, the heavier of two was slowed down as much as the lighter one. Of who has missed
-//! some of late ([`crate::lent`]) that much less is soft: it uses what it has, and where each touches all of its set, and a fault takes milliseconds, that a twentieth
+//! some of late ([`crate::lent`]) that much less is soft, once it is seen how the kernel takes memory: it uses what it has, and where each touches all of its set, and a fault takes milliseconds, that a twentieth
 //! comes and goes costs half of the work. Once it has missed nothing for a while, while memory is contended, that is soft again, and after twice as long each time it was too early. What cannot be
 //! taken anyway does not count on either side; nor does what it neither holds nor needs, which its neighbours would have of it
 //! (memory_recursiveprot), but what it is having back is hard before it is there, by two dead bands of a write: what comes back above
@@ -157,7 +157,10 @@ fn candidate(
 fn soft(scene: &Scene<'_, '_>, weight: f64, estimate: &Estimate) -> f64 {
     let of_units = f64::from(scene.settings.bystanders.weight.get());
     let soft = SOFT * (of_units / weight).powi(2);
-    (soft.max(LEAST_SOFT) - SOFT * estimate.lent.missed()).clamp(0.0, 1.0)
+    // Where nothing is soft nothing is taken that tells whether the kernel heeds that.
+    let is_seen = scene.state.heed.seen().is_some_and(|seen| seen.is_heeded.is_some());
+    let missed = if is_seen { estimate.lent.missed() } else { 0.0 };
+    (soft.max(LEAST_SOFT) - SOFT * missed).clamp(0.0, 1.0)
 }
 
 /// What it holds and, of one whose pages come back, what it will hold until memory.min is written again. A write that came only
@@ -201,6 +204,7 @@ fn level(candidates: &[Candidate], most: Bytes) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heed::Heed;
     use crate::testing::{container, floor_of, group, host, settings};
     use crate::{State, decide};
     use ctlmgr_model::{
@@ -256,14 +260,15 @@ mod tests {
         assert_eq!(of(&[(300, 100), (300, 400)], 4000), [0, 0], "all is calm");
     }
 
-    /// Shares and what is hard of them, in MiB, of ones beside a unit that has the rest, after so many seconds in which the second
-    /// has so many pages back in each.
-    fn after(secs: u64, list: &[(u64, u16)], pages: u64) -> Vec<(u64, u64)> {
+    /// Shares and what is hard of them, in MiB, of ones beside a unit that has the rest, after a minute in which the second
+    /// has so many pages back in each second.
+    fn after(list: &[(u64, u16)], pages: u64, is_seen: bool) -> Vec<(u64, u64)> {
         let sum: u64 = list.iter().map(|(mib, _)| mib).sum();
         let mut snapshot = machine(list, sum + 1800);
         snapshot.bystanders.push(group("system.slice/greedy.service", 99, Bytes::mib(1800)));
         let (mut state, mut shares) = (State::default(), Vec::new());
-        for second in 0..secs {
+        state.heed = if is_seen { Heed::ignored(&snapshot.host) } else { state.heed };
+        for second in 0..60 {
             snapshot.at = Millis(10_000 + second * 1000);
             snapshot.workloads[1].group.memory.refault_anon = second * pages;
             let (plan, next) = decide(&settings(), std::mem::take(&mut state), &snapshot);
@@ -289,15 +294,16 @@ mod tests {
             let part = |((share, _), forty): (&(u64, u64), u64)| share * forty / 40;
             after.iter().zip([38, 38, 39]).map(part).collect::<Vec<_>>()
         };
-        let idle = after(60, &list, 0);
+        let idle = after(&list, 0, true);
         let soft = idle.iter().zip(least(&idle)).all(|((share, hard), least)| {
             // What is in force may be off by a dead band.
             hard < share && *hard >= least && *hard <= least + share / 50
         });
         assert!(soft, "{idle:?}");
         assert_eq!(idle[3].1, 0, "much less than units weigh");
-        let one = after(60, &list, MISSED);
+        let one = after(&list, MISSED, true);
         assert!(one[1].0 == one[1].1 && one[0] == idle[0] && one[2] == idle[2], "{one:?}");
+        assert_eq!(after(&list, MISSED, false), idle, "it is not seen what that is worth");
     }
 
     #[test]

@@ -104,6 +104,12 @@ impl Heed {
         Heed { last: now, stolen: stolen / half, expected: expected / half, ..before }.judged()
     }
 
+    /// Of a host on which it was seen that memory.low is ignored.
+    #[cfg(test)]
+    pub(crate) fn ignored(host: &HostSample) -> Heed {
+        Heed { aging: host.lru_gen, is_heeded: Some(false), ..Heed::default() }
+    }
+
     fn judged(self) -> Heed {
         let part = |of: Percent| u128::from(self.expected) * u128::from(of.0) / 100;
         let stolen = u128::from(self.stolen);
