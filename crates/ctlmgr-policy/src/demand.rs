@@ -716,9 +716,10 @@ mod tests {
 
     #[test]
     fn page_cache_within_a_promise_is_need_once_any_of_it_is_missed() {
-        let demand = |activated: u64, promise: u64| {
+        let demand_of = |cache: u64, with_it: u64, activated: u64, promise: u64| {
             let memory = |second: u64| MemorySample {
-                inactive_file: Bytes::mib(280),
+                inactive_file: Bytes::mib(cache),
+                kernel_cache: Bytes::mib(with_it),
                 activate_file: second * activated,
                 ..sample(Bytes::mib(20))
             };
@@ -733,9 +734,56 @@ mod tests {
             }
             last.unwrap().demand
         };
+        let demand = |activated, promise| demand_of(280, 0, activated, promise);
         assert_eq!(demand(0, 300), Bytes::mib(20), "what nobody misses is lent out");
         assert_eq!(demand(5, 300), Bytes::mib(300));
         assert!(demand(5, 100) >= Bytes::mib(100) && demand(5, 100) < Bytes::mib(110));
+        let large = demand_of(5000, 200, 5, 600);
+        assert!(
+            large > Bytes::mib(595) && large < Bytes::mib(601),
+            "with what goes with it: {large}"
+        );
+    }
+
+    /// Need of 20 MiB and of page cache after each second, in MiB, of which that is there at its end, and so many pages have come back in
+    /// it; nothing was promised.
+    fn after_each(seconds: impl Iterator<Item = (u64, u64)>) -> Vec<u64> {
+        let (mut last, mut all) = (None, 0);
+        let next = |(second, (has, pages)): (u64, (u64, u64))| {
+            all += pages;
+            let memory = MemorySample {
+                inactive_file: Bytes(has << 10),
+                refault_file: all,
+                activate_file: all,
+                ..sample(Bytes::mib(20))
+            };
+            let at = Millis(second * 1000);
+            let estimate = estimate(&settings(), last, at, &memory, Activity::default());
+            last = Some(estimate);
+            estimate.demand.0 >> 20
+        };
+        (0..).zip(seconds).map(next).collect()
+    }
+
+    /// Two that lived by 500 MiB each (guest, 6.12 with MGLRU).
+    #[test]
+    fn page_cache_that_is_back_is_need_for_a_while() {
+        let mib = |mib: u64| mib << 10;
+        let had = std::iter::repeat_n((mib(500), 0), 10);
+        let lost = std::iter::once((mib(440), 512));
+        let back = (1..=30).map(|second| (mib(440 + second * 2), 512));
+        let rest = std::iter::repeat_n((mib(500), 0), 60);
+        let after = after_each(had.chain(lost).chain(back).chain(rest));
+        assert!((515..=521).contains(&after[41]) && after[41 + 25] >= 515, "{after:?}");
+        assert!(after[41 + 59] < 400, "it may be used no longer: {after:?}");
+    }
+
+    /// A large file of which a fiftieth is read all the time: what is taken of it is, for the most part, missed by nobody.
+    #[test]
+    fn page_cache_of_which_little_is_used_is_no_need_for_good() {
+        let taken = |second: u64| (((920 - 2 * second.min(400)) << 10), 2 * 256 / 50 + 20);
+        let after = after_each((0..420).map(taken));
+        assert!(after[419] < 200, "{after:?}");
     }
 
     /// Need of 20 MiB and of page cache, in MiB, that one had for half a minute and what is left of it since, of which so many
