@@ -11,13 +11,14 @@
 //!
 //! # Algorithm
 //! What was taken of late, and what came back of it, counts by half less per [`FADE`], and no longer once a claim is over. At least half must have come
-//! back, and one part in [`PART`] of all: of a large file of which a fiftieth is read all the time a fiftieth comes back of each part that is taken. Then all that there was is claimed for a pause, of [`PAUSE`] at first. What comes back within
+//! back, and one part in [`PART`] of all: of a large file of which a fiftieth is read all the time a fiftieth comes back of each part that is taken.
+//! Then all that there was is claimed for a pause, of [`PAUSE`] at first. What comes back within
 //! [`SOON`] times the pause, and after its end, was asked for too early, and the pause is twice as long from then on, up to [`LONGEST`]; what comes
 //! back later was not, and it is half as long.
 //!
 //! # Properties
-//! Of whom nothing came back claims nothing, nor does who has back less than half of what is taken from it each second; no more is claimed than there was; who stops using
-//! it claims nothing after [`LONGEST`]; of who uses it all the time the pauses grow.
+//! Who has nothing back claims nothing, nor does who has back less than half of what is taken from it each second; no more is claimed than there was; who stops using
+//! it claims nothing after [`LONGEST`], in which it did not wait for memory; of who uses it all the time the pauses grow.
 
 use ctlmgr_model::{Bytes, Millis};
 use serde::{Deserialize, Serialize};
@@ -39,6 +40,7 @@ const FADE: Millis = Millis(60_000);
 /// What became of page cache since the last look.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
+    /// The time in which it could show what it misses.
     pub passed: Millis,
     /// What there is, or was before some was taken.
     pub had: Bytes,
@@ -65,6 +67,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
+    /// After one more look.
     pub(crate) fn next(self, seen: &Seen) -> Claim {
         let left = kept(seen.passed, FADE);
         let taken = lifted(self.taken, left) + (seen.away + seen.back - self.away);
