@@ -257,6 +257,7 @@ fn set(settings: &mut Settings, field: &Field<'_>) -> Result<(), Fault> {
             memory.lru = field.one_of("page aging", &all)?;
         }
         "memory.probe" => memory.probe = field.boolean()?,
+        "memory.probe_cache" => memory.probe_cache = field.boolean()?,
         "memory.throttle" => memory.throttle = field.boolean()?,
         "memory.harden" => memory.harden = field.boolean()?,
         "memory.kill_grace_secs" => memory.kill_grace = Millis(field.seconds()? * 1000),

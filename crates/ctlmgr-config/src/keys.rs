@@ -131,6 +131,14 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "memory",
+        "probe_cache",
+        "true or false",
+        "true",
+        "Whether, before memory is short, a little page cache is taken from containers that hold more than they are known to \
+         need, to learn whether they miss it.",
+    ),
+    key(
+        "memory",
         "freeze",
         "list of classes",
         "[]",

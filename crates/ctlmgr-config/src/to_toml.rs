@@ -94,6 +94,7 @@ fn memory(memory: &MemorySettings) -> Result<Vec<Said>, Error> {
             ("throttle", Value::from(memory.throttle)),
             ("harden", Value::from(memory.harden)),
             ("probe", Value::from(memory.probe)),
+            ("probe_cache", Value::from(memory.probe_cache)),
             ("freeze", Value::from(memory.freeze.clone())),
             ("kill", Value::from(memory.kill.clone())),
             ("kill_grace_secs", seconds(memory.kill_grace)?),

@@ -149,6 +149,8 @@ pub struct MemorySettings {
     pub harden: bool,
     /// Whether a little is taken from those that seem to need all they have, to learn whether they do.
     pub probe: bool,
+    /// Whether, before memory is short, a little page cache is taken from those that hold more than they are known to need.
+    pub probe_cache: bool,
     /// Classes that may be frozen.
     pub freeze: Vec<ClassName>,
     /// Classes that may be stopped.
@@ -241,6 +243,7 @@ impl Default for MemorySettings {
             throttle: true,
             harden: true,
             probe: false,
+            probe_cache: true,
             freeze: Vec::new(),
             kill: Vec::new(),
             kill_grace: Millis(30_000),

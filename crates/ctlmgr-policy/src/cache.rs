@@ -2,6 +2,7 @@
 
 use ctlmgr_model::{Bytes, Io, LruFlavour, Millis, Snapshot};
 
+use crate::cache_probe::{CacheProbe, Counts};
 use crate::claim::{Claim, Seen};
 use crate::demand::{Estimate, IN_USE, Look, MISSED, RETURN_HORIZON_SECS, per_sec};
 use crate::fade::toward;
@@ -55,8 +56,13 @@ fn coming_back(look: &Look<'_>, last: &Estimate) -> u64 {
 
 /// Pages of page cache that come back per second, soon or late.
 fn refaults_per_sec(look: &Look<'_>, last: &Estimate) -> u64 {
+    per_sec(0, refaults(look, last), look.at.since(last.at))
+}
+
+/// The same since the last look.
+fn refaults(look: &Look<'_>, last: &Estimate) -> u64 {
     let before = last.refaults.saturating_sub(last.refaults_anon);
-    per_sec(before, look.memory.refault_file, look.at.since(last.at))
+    look.memory.refault_file.saturating_sub(before)
 }
 
 /// What of page cache is needed, and what there was of it.
@@ -71,6 +77,9 @@ pub(crate) struct Cache {
     pub had: Bytes,
     /// What of it is in use, as far as anybody knows.
     pub claim: Claim,
+    /// The last probe of it, and what came back of that since the last look.
+    pub probe: CacheProbe,
+    pub probed: Bytes,
     /// Whether it reads in sequence just now: what comes back of that is nothing that one uses (but programs of units are read ahead, too).
     pub is_scan: bool,
 }
@@ -81,9 +90,13 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let (memory, activated_per_sec) = (look.memory, coming_back(look, last));
     let is_scan = is_scan(&last.seen.io, &look.seen.io);
     let late = refaults_per_sec(look, last);
+    let known = memory.active_file + memory.locked_file;
     // What is locked is not away, though it is on no list any more.
     let has = memory.page_cache() + memory.locked_file;
-    let taken = |had| Taken::of(has, had, late);
+    let when = (look.at, look.at.since(last.at));
+    let (probe, found) = last.cache_probe.next(when, Counts::of(memory, look.seen.io));
+    // What is on trial is nobody's theft, and is not missed before it shows.
+    let taken = |had| Taken::of(has + found.away, had, late);
     let promise = look.promise.unwrap_or_default();
     let is_missed = taken(last.had_cache).is_some_and(|taken| taken.is_missed());
     let (least, half_life) = match is_missed {
@@ -93,8 +106,9 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let remembered = toward(last.had_cache, has.max(least), awake, half_life);
     let had = had(has, last.had_cache, is_scan, remembered);
     let taken = taken(had).filter(|_| !is_scan);
+    let in_use = found.in_use.map(|idle| known + idle.min(memory.inactive_file));
     let claim = match look.is_kept {
-        true => last.claim.next(&seen(look, last, (has, had), taken, awake)),
+        true => last.claim.next(&seen(look, last, (has + found.away, had), (taken, in_use), awake)),
         false => Claim::default(),
     };
     // Of a trifle it is known only of who has shown before that it uses what it has.
@@ -110,14 +124,14 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
         None => within(activated_per_sec, RETURN_HORIZON_SECS)
             .min(memory.inactive_file + within(activated_per_sec, GROWTH_SECS)),
     };
-    let claimed = claim.amount() - memory.active_file - memory.locked_file;
+    let claimed = claim.amount() - known;
     let missed = missed.max(claimed.min(memory.inactive_file));
     let with = |cache: Bytes| memory.kernel_cache.min(Bytes(cache.0 / WITH_IT));
     let beside = |due: Bytes| due - memory.working_set() - returning - with(has.min(due));
     let needed = if is_scan { missed.min(beside(last.basis.max(promise))) } else { missed };
     // Whoever misses some of what it was promised is not asked how much more of it.
     let kept = if taken.is_some_and(|taken| taken.is_missed()) {
-        had - memory.active_file - memory.locked_file
+        had - known
     } else if activated_per_sec > 0 {
         memory.inactive_file
     } else {
@@ -125,7 +139,8 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     };
     let needed = needed.max(kept.min(beside(promise)));
     let with_it = with(has - (memory.inactive_file - needed));
-    Cache { needed, missed, with_it, had, claim, is_scan }
+    let had = if found.is_given_up { had - found.away } else { had };
+    Cache { needed, missed, with_it, had, claim, probe, probed: found.back, is_scan }
 }
 
 /// What became of it since the last look, in which it could show for so long (`awake`) what it misses; where nobody asks for what is away
@@ -134,17 +149,17 @@ fn seen(
     look: &Look<'_>,
     last: &Estimate,
     (has, had): (Bytes, Bytes),
-    taken: Option<Taken>,
+    (taken, in_use): (Option<Taken>, Option<Bytes>),
     awake: Millis,
 ) -> Seen {
-    let before = last.refaults.saturating_sub(last.refaults_anon);
-    let pages = look.memory.refault_file.saturating_sub(before);
+    let pages = refaults(look, last);
     let soon = taken.filter(Taken::is_missed_soon);
     Seen {
         passed: awake,
         had,
         away: taken.map_or(last.claim.away().min(had - has), |taken| taken.away),
         back: soon.map_or(Bytes::ZERO, |_| within(pages, 1)),
+        in_use,
     }
 }
 
@@ -194,7 +209,7 @@ const SEQUENTIAL: Bytes = Bytes(48 << 10);
 const FEW_READS: u64 = 16;
 
 /// Whether what was read since was read in sequence.
-fn is_scan(before: &Io, now: &Io) -> bool {
+pub(crate) fn is_scan(before: &Io, now: &Io) -> bool {
     let reads = now.reads.saturating_sub(before.reads);
     reads >= FEW_READS && (now.read - before.read).0 / reads >= SEQUENTIAL.0
 }

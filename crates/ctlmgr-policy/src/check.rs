@@ -7,6 +7,7 @@ use ctlmgr_model::{
     Action, Bytes, CgroupId, Group, Knob, PageAging, Plan, Rung, Settings, Snapshot, Step,
 };
 
+use crate::cache_probe::{is_cache_probe, is_too_much};
 use crate::entitlement::entitlement;
 use crate::memory::read;
 use crate::order;
@@ -220,12 +221,14 @@ fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
             _ => None,
         })
         .sum();
-    let is_probed = plan.steps.iter().any(|s| s.rung == Rung::Probe);
+    let is_probed = plan.steps.iter().any(|s| s.rung == Rung::Probe && !is_cache_probe(s));
+    let is_cache_probed = plan.steps.iter().any(is_cache_probe);
     let takes_cache = |s: &Step| matches!(s.action, Action::Reclaim { only_cache: true, .. });
     let takes_other = plan.steps.iter().any(|s| s.rung == Rung::Reclaim && !takes_cache(s));
     let takes_any = sum > Bytes::ZERO;
     let is_needless =
         !plan.account.is_contended() && (is_probed || takes_other || (takes_any && !plan.is_swept));
-    let is_excessive = sum > settings.memory.reclaim_per_cycle;
-    (is_needless || is_excessive).then_some(Violation::GratuitousReclaim(sum))
+    let is_late = is_cache_probed && (plan.account.is_contended() || plan.is_swept);
+    let is_excessive = sum > settings.memory.reclaim_per_cycle || is_too_much(&plan.steps);
+    (is_needless || is_late || is_excessive).then_some(Violation::GratuitousReclaim(sum))
 }

@@ -14,7 +14,7 @@
 //! back, and one part in [`PART`] of all: of a large file of which a fiftieth is read all the time a fiftieth comes back of each part that is taken.
 //! Then all that there was is claimed for a pause, of [`PAUSE`] at first. What comes back within
 //! [`SOON`] times the pause, and after its end, was asked for too early, and the pause is twice as long from then on, up to [`LONGEST`]; what comes
-//! back later was not, and it is half as long.
+//! back later was not, and it is half as long. A probe that came back ([`crate::cache_probe`]) is as good, of what it stands for.
 //!
 //! # Properties
 //! Who has nothing back claims nothing, nor does who has back less than half of what is taken from it each second; no more is claimed than there was; who stops using
@@ -48,6 +48,8 @@ pub(crate) struct Seen {
     pub away: Bytes,
     /// What came back since.
     pub back: Bytes,
+    /// What a probe has just shown to be in use ([`crate::cache_probe`]).
+    pub in_use: Option<Bytes>,
 }
 
 /// What one claims.
@@ -74,15 +76,17 @@ impl Claim {
         let back = lifted(self.back, left) + seen.back;
         let next = Claim { away: seen.away, taken, back, ..self };
         let is_enough = back.0.saturating_mul(2) >= taken.0 && back.0 >= seen.had.0 / PART;
-        if seen.back == Bytes::ZERO || !is_enough {
+        let all = (seen.back > Bytes::ZERO && is_enough).then_some(seen.had);
+        let in_use = all.or(seen.in_use.map(|part| part.max(self.amount())));
+        let Some(of) = in_use else {
             let quiet = Millis(self.quiet.0.saturating_add(seen.passed.0));
             let is_over = self.amount() > Bytes::ZERO && quiet >= self.pause();
             let none = Bytes::ZERO;
             let (taken, back) = if is_over { (none, none) } else { (taken, back) };
             return Claim { quiet, taken, back, ..next };
-        }
+        };
         let pause = self.next_pause().min(LONGEST);
-        Claim { of: seen.had, quiet: Millis(0), pause: Some(pause), ..next }
+        Claim { of, quiet: Millis(0), pause: Some(pause), ..next }
     }
 
     /// What was away at the last look.
@@ -120,7 +124,7 @@ mod tests {
     /// A second in which so much is away in the end, and came back, in MiB.
     fn second(away: u64, back: u64) -> Seen {
         let [away, back] = [away, back].map(Bytes::mib);
-        Seen { passed: Millis(1000), had: ALL, away, back }
+        Seen { passed: Millis(1000), had: ALL, away, back, in_use: None }
     }
 
     fn quiet(from: Claim, secs: u64) -> Claim {
@@ -130,6 +134,18 @@ mod tests {
     /// After some was taken and all of that has come back.
     fn back(from: Claim) -> Claim {
         from.next(&second(10, 0)).next(&second(0, 10))
+    }
+
+    #[test]
+    fn what_a_probe_shows_is_claimed_and_no_less_than_was() {
+        let probed =
+            |claim: Claim, mib| claim.next(&Seen { in_use: Some(Bytes::mib(mib)), ..second(0, 0) });
+        let once = probed(Claim::default(), 300);
+        assert_eq!(once.amount(), Bytes::mib(300));
+        assert_eq!(quiet(once, 29).amount(), Bytes::mib(300));
+        assert_eq!(quiet(once, 30).amount(), Bytes::ZERO);
+        assert_eq!(quiet(probed(quiet(once, 40), 300), 59).amount(), Bytes::mib(300), "too early");
+        assert_eq!(probed(back(Claim::default()), 300).amount(), ALL);
     }
 
     #[test]

@@ -49,6 +49,7 @@ use ctlmgr_model::{
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{self, Cache};
+use crate::cache_probe::{CacheProbe, Counts};
 use crate::claim::Claim;
 use crate::entitlement::entitlement_with_reserved;
 use crate::fade::toward;
@@ -57,10 +58,9 @@ use crate::lent::Lent;
 use crate::price::Prices;
 use crate::probe::Probe;
 use crate::progress::{Progress, Running, Says};
-use crate::stall::{Stall, part_of_time};
+use crate::stall::{Stall, part_of_time, time_waited};
 use crate::state::State;
 use crate::toll::Toll;
-use crate::waiting::Waiting;
 
 /// How far ahead refaults are believed, in seconds.
 pub(crate) const RETURN_HORIZON_SECS: u64 = 60;
@@ -114,6 +114,9 @@ pub(crate) struct Estimate {
     /// The last probe ([`crate::probe`]).
     #[serde(default)]
     pub probe: Probe,
+    /// The last one of its page cache ([`crate::cache_probe`]).
+    #[serde(default)]
+    pub cache_probe: CacheProbe,
     /// What of it is in swap and coming back.
     #[serde(default)]
     pub returning: Bytes,
@@ -188,8 +191,8 @@ pub(crate) fn estimate(
     let beside = memory.working_set() + returning + cache.with_it;
     let need = |cache: Bytes| capped(beside + cache, memory.max);
     let (now, all) = (need(cache.needed), need(cache.needed.max(cache.missed)));
-    let half_life = half_life(settings, look);
-    let demand = capped(now.max(toward(last.demand, now, awake, half_life)), memory.max);
+    let kept = toward(last.demand, now, awake, half_life(settings, look));
+    let demand = capped(now.max(kept), memory.max);
     // Who reads in sequence does not need all of that, but earns by it like others.
     let earned = demand.max(all);
     let earned_in = if earned > last.basis { passed } else { awake };
@@ -198,8 +201,7 @@ pub(crate) fn estimate(
     let running = Running::between(&last.seen, &seen, passed);
     let progress = last.progress.next(passed, running, waited, says);
     let lost = waited.map(|waited| progress.lost(waited, prices.unseen));
-    let is_missed = if look.is_kept && cache.is_scan { anon_rate } else { rate } >= MISSED;
-    let back = if is_missed { refaults.saturating_sub(last.refaults) } else { 0 };
+    let (robbed_per_sec, missed) = came_back(look, &last, &cache);
     Estimate {
         at,
         demand,
@@ -217,12 +219,24 @@ pub(crate) fn estimate(
         progress,
         toll,
         probe: last.probe,
+        cache_probe: cache.probe,
         returning,
         low_events: Some(memory.events.low),
         is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
-            || rate >= MISSED,
-        lent: last.lent.next(passed, cache::within(back, 1), look.contended_ago),
+            || robbed_per_sec >= MISSED,
+        lent: last.lent.next(passed, missed, look.contended_ago),
     }
+}
+
+/// Pages that came back each second, but for what a probe had taken, which is nobody's theft; and what all of them come to, if they are no trifle.
+fn came_back(look: &Look<'_>, last: &Estimate, cache: &Cache) -> (u64, Bytes) {
+    let memory = look.memory;
+    let all = memory.refault_anon + memory.refault_file;
+    let pages = all.saturating_sub(last.refaults + cache.probed.0 / Bytes::PAGE.0);
+    let rate = |pages| per_sec(0, pages, look.at.since(last.at));
+    let anon = memory.refault_anon.saturating_sub(last.refaults_anon);
+    let is_missed = rate(if look.is_kept && cache.is_scan { anon } else { pages }) >= MISSED;
+    (rate(pages), cache::within(if is_missed { pages } else { 0 }, 1))
 }
 
 /// Half of what is no longer needed fades in this time.
@@ -264,6 +278,7 @@ fn first(look: &Look<'_>) -> Estimate {
         progress: Progress::default(),
         toll: Toll::default().next(Millis(0), memory, None),
         probe: Probe::default(),
+        cache_probe: CacheProbe::new(at, Counts::of(memory, seen.io)),
         returning: Bytes::ZERO,
         low_events: Some(memory.events.low),
         is_robbed: false,
@@ -344,31 +359,6 @@ fn returning(look: &Look<'_>, refaults_per_sec: u64) -> Bytes {
     let promised = look.promise.unwrap_or_default() - memory.working_set();
     let is_in_use = wanted > 0 && wanted.saturating_mul(IN_USE) >= away.0;
     away.min(Bytes(wanted).max(if is_in_use { promised } else { Bytes::ZERO }))
-}
-
-/// Part of its time that each task waited for what had been in memory ([`crate::waiting`]). The kernel's memory pressure
-/// counts waiting for pages of the working set only, and under MGLRU what comes back late is none of
-/// it; so waiting for disks counts too, as far as what was read had been in memory, whichever is more. What neither
-/// counts is in [`crate::toll`].
-fn time_waited(
-    last: &Estimate,
-    memory: &MemorySample,
-    seen: &Activity,
-    passed: Millis,
-) -> Option<Waiting> {
-    if last.seen.is_frozen || seen.is_frozen {
-        return None;
-    }
-    let own = last.stall.waited(memory.pressure, passed)?;
-    let since = |of| since(&last.seen, seen, passed, of);
-    let disk = since(|a| a.disk_wait_usec).map_or(Waiting::default(), |some| {
-        let refaults = memory.refault_anon + memory.refault_file;
-        let came_back = refaults.saturating_sub(last.refaults).saturating_mul(Bytes::PAGE.0);
-        let read = seen.io.read - last.seen.io.read;
-        let full = since(|a| a.disk_wait_full_usec).unwrap_or(some);
-        Waiting::new(some, full).scaled(part_of(came_back, read.0))
-    });
-    Some(if disk.each > own.each { disk } else { own })
 }
 
 /// The part of the time, 0–1, by which a counter of microseconds rose.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use ctlmgr_model::{Bytes, CgroupId, CgroupPath, Group, Knob, Step, Verdict};
 
+use crate::cache_probe::probe_caches;
 use crate::freeze::{Frozen, freeze};
 use crate::keeping::Keeping;
 use crate::kill::last_resort;
@@ -48,6 +49,7 @@ impl<'a> Ladder<'a> {
             ladder.probe(scene, verdicts);
         }
         if may_take {
+            ladder.taking.extend(probe_caches(scene));
             ladder.taking.extend(last_resort(scene));
         }
         ladder

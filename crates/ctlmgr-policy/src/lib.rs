@@ -6,6 +6,7 @@
 mod aging;
 pub mod batching;
 mod cache;
+mod cache_probe;
 mod capacity;
 pub mod check;
 mod claim;

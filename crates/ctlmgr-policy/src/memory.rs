@@ -80,7 +80,7 @@ pub fn decide(settings: &Settings, state: State, snapshot: &Snapshot) -> (Plan, 
     for (id, probe) in probes {
         state.estimates.entry(id).and_modify(|e| e.probe = probe);
     }
-    state.note_last_resort(&steps, snapshot.at);
+    state.note_steps(&steps, snapshot.at);
     (state.braked, state.crowding) = (braked, crowding);
     let is_swept = !account.is_contended() && state.tension.is_swept(snapshot.at);
     complaints.extend(crowding::words(&parties).filter(|_| is_swept));

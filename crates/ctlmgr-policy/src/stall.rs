@@ -1,9 +1,9 @@
 //! Stall: for how long a workload's tasks wait for memory, by its own pressure (PSI).
 
-use ctlmgr_model::{Bytes, Millis, Pressure};
+use ctlmgr_model::{Activity, Bytes, MemorySample, Millis, Pressure};
 use serde::{Deserialize, Serialize};
 
-use crate::demand::{part_of, per_sec};
+use crate::demand::{Estimate, part_of, per_sec, since};
 use crate::fade::toward;
 use crate::waiting::Waiting;
 
@@ -55,6 +55,31 @@ impl Stall {
 /// Part of the time that passed, 0–1, between two totals in microseconds.
 pub(crate) fn part_of_time(before: u64, now: u64, passed: Millis) -> f64 {
     part_of(per_sec(before, now, passed), 1_000_000)
+}
+
+/// Part of its time that each task waited for what had been in memory ([`crate::waiting`]). The kernel's memory pressure
+/// counts waiting for pages of the working set only, and under MGLRU what comes back late is none of
+/// it; so waiting for disks counts too, as far as what was read had been in memory, whichever is more. What neither
+/// counts is in [`crate::toll`].
+pub(crate) fn time_waited(
+    last: &Estimate,
+    memory: &MemorySample,
+    seen: &Activity,
+    passed: Millis,
+) -> Option<Waiting> {
+    if last.seen.is_frozen || seen.is_frozen {
+        return None;
+    }
+    let own = last.stall.waited(memory.pressure, passed)?;
+    let since = |of| since(&last.seen, seen, passed, of);
+    let disk = since(|a| a.disk_wait_usec).map_or(Waiting::default(), |some| {
+        let refaults = memory.refault_anon + memory.refault_file;
+        let came_back = refaults.saturating_sub(last.refaults).saturating_mul(Bytes::PAGE.0);
+        let read = seen.io.read - last.seen.io.read;
+        let full = since(|a| a.disk_wait_full_usec).unwrap_or(some);
+        Waiting::new(some, full).scaled(part_of(came_back, read.0))
+    });
+    Some(if disk.each > own.each { disk } else { own })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use ctlmgr_model::{
 
 use serde::{Deserialize, Serialize};
 
+use crate::cache_probe::{self, is_cache_probe};
 use crate::capacity::Listed;
 use crate::demand::Estimates;
 use crate::heed::Heed;
@@ -252,18 +253,27 @@ impl State {
 
     /// What came of a probe, and who was really asked before being stopped.
     fn learn_reclaim(&mut self, step: &Step, outcome: &Outcome, at: Millis) {
-        let Outcome::Reclaimed(taken) = outcome else { return };
+        let taken = match outcome {
+            Outcome::Reclaimed(taken) => Some(*taken),
+            _ => None,
+        };
+        if is_cache_probe(step) {
+            self.estimates.entry(step.id).and_modify(|e| e.cache_probe.learn(taken));
+            return;
+        }
+        let Some(taken) = taken else { return };
         match step.rung {
             Rung::Kill => self.asked = Some((step.id, at)),
             Rung::Probe => {
-                self.estimates.entry(step.id).and_modify(|e| e.probe.taken = *taken);
+                self.estimates.entry(step.id).and_modify(|e| e.probe.taken = taken);
             }
             _ => {}
         }
     }
 
-    /// Notes what the last rung does.
-    pub(crate) fn note_last_resort(&mut self, steps: &[Step], at: Millis) {
+    /// Notes who is probed, and what the last rung does.
+    pub(crate) fn note_steps(&mut self, steps: &[Step], at: Millis) {
+        cache_probe::note(&mut self.estimates, steps, at);
         let is_dire = self.tension.dire_since.is_some();
         // Its own stall while it is asked must not keep it asked.
         self.asked = self.asked.filter(|(_, since)| is_dire && at.since(*since) < ASKED_FOR);

@@ -16,22 +16,32 @@ fn run(kernel: Kernel, probe: bool, seconds: u32, each: impl FnMut(&mut Kernel))
 
 /// The same, and each plan is looked at.
 fn watch(
-    mut kernel: Kernel,
+    kernel: Kernel,
     probe: bool,
     seconds: u32,
-    (mut each, mut look): (impl FnMut(&mut Kernel), impl FnMut(&Plan)),
+    each_look: (impl FnMut(&mut Kernel), impl FnMut(&Plan)),
 ) -> Kernel {
     let mut settings = Settings::default();
     settings.memory.mode = Mode::Act;
     settings.memory.probe = probe;
+    decided(kernel, &settings, seconds, each_look)
+}
+
+/// The same, by these settings.
+fn decided(
+    mut kernel: Kernel,
+    settings: &Settings,
+    seconds: u32,
+    (mut each, mut look): (impl FnMut(&mut Kernel), impl FnMut(&Plan)),
+) -> Kernel {
     let mut state = State::default();
     for _ in 0..seconds {
         each(&mut kernel);
         kernel.tick();
         let snapshot = kernel.snapshot();
-        let (plan, next) = decide(&settings, std::mem::take(&mut state), &snapshot);
+        let (plan, next) = decide(settings, std::mem::take(&mut state), &snapshot);
         state = next;
-        assert_eq!(check(&settings, &plan, &snapshot), []);
+        assert_eq!(check(settings, &plan, &snapshot), []);
         look(&plan);
         kernel.apply(&plan);
         plan.steps.iter().for_each(|step| state.learn(step, &outcome(step), snapshot.at));
@@ -226,4 +236,33 @@ fn page_cache_in_use_is_need_beyond_the_promise() {
         let parts = [0, 1].map(|i| kernel.sets[i].resident_part());
         assert!(parts.iter().all(|part| *part > 0.96), "{lru:?} {parts:?}");
     }
+}
+
+/// The same two, and a unit that grows faster than anybody looks: who has shown before that it uses what it has, and weighs more, keeps it.
+#[test]
+fn who_was_probed_before_memory_is_short_keeps_its_page_cache_by_weight() {
+    let least = |probe_cache| {
+        let files = |name, weight| {
+            Set::managed(name, mib(500), Some(mib(150)), weight).of_files().hot(0.03)
+        };
+        let sets = vec![files("heavy", 400), files("light", 100), Set::bystander("unit", mib(300))];
+        let mut settings = Settings::default();
+        settings.memory.mode = Mode::Act;
+        settings.memory.probe_cache = probe_cache;
+        let (mut second, mut least, mut lost) = (0, 1.0f64, 0.0f64);
+        let each = |kernel: &mut Kernel| {
+            second += 1;
+            kernel.sets[2].wanted = if second < 120 { mib(300) } else { mib(700) };
+            if second > 120 {
+                least = least.min(kernel.sets[0].resident_part());
+            } else {
+                lost = lost.max(1.0 - kernel.sets[0].pace);
+            }
+        };
+        decided(Kernel::new(mib(1640), Lru::Mglru, sets), &settings, 200, (each, |_| ()));
+        (least, lost)
+    };
+    let [(probed, lost), (unknown, _)] = [true, false].map(least);
+    assert!(probed > 0.96 && unknown < 0.85, "{probed} {unknown}");
+    assert!(lost < 0.05, "a probe costs little: {lost}");
 }

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{Bytes, CgroupPath, HostSample, Plan};
+use ctlmgr_model::{Bytes, CgroupPath, HostSample, Plan, Rung, Step};
 use ctlmgr_sense::Glance;
 
 /// After this time the host is read whatever a glance says.
@@ -85,7 +85,11 @@ impl Calm {
         let is_still = |(_, asked, was_free): &(Instant, Bytes, Bytes)| {
             asked.abs_diff(demand) <= most && was_free.abs_diff(free) <= most
         };
-        let moves = plan.account.is_contended() || plan.is_swept || !plan.steps.is_empty();
+        let is_probe = |step: &Step| step.rung == Rung::Probe;
+        // To see what comes back.
+        self.is_due |= plan.steps.iter().any(is_probe);
+        let is_done = plan.steps.iter().any(|step| !is_probe(step));
+        let moves = plan.account.is_contended() || plan.is_swept || is_done;
         self.still = match moves {
             true => None,
             false => self.still.filter(is_still).or(Some((now, demand, free))),

@@ -115,7 +115,12 @@ impl<U: UnitProperties> Daemon<U> {
             // What else there is to write waits for a plan of a reading without old values in it.
             Some(writing) => writing.go_on(writes, decided_at),
         }
-        if !reclaims.is_empty() && !self.busy.reclaiming {
+        if self.busy.reclaiming {
+            reclaims.drain(..).for_each(|step| {
+                self.state.learn(&step, &Outcome::Overtaken, decided_at);
+            });
+        }
+        if !reclaims.is_empty() {
             self.busy.reclaiming = true;
             workers::reclaim(
                 self.actuator.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ctlmgr_api::{Decision, Felt};
-use ctlmgr_model::{Action, CgroupPath, Knob, Millis, Outcome, Plan, Step, Verdict};
+use ctlmgr_model::{CgroupPath, Knob, Millis, Outcome, Plan, Rung, Step, Verdict};
 
 /// Of so many kinds of decision something is kept; the one that was decided upon longest ago goes first.
 const MOST: usize = 5000;
@@ -24,16 +24,18 @@ pub(crate) struct History {
 enum Kind {
     Knob(Knob),
     Reclaim,
+    Probe,
     Stop,
 }
 
 impl Kind {
-    fn of(action: &Action) -> Kind {
-        let other = match action.amount_to_reclaim() {
+    fn of(step: &Step) -> Kind {
+        let other = match step.action.amount_to_reclaim() {
+            Some(_) if step.rung == Rung::Probe => Kind::Probe,
             Some(_) => Kind::Reclaim,
             None => Kind::Stop,
         };
-        action.knob().map_or(other, Kind::Knob)
+        step.action.knob().map_or(other, Kind::Knob)
     }
 }
 
@@ -94,9 +96,11 @@ impl Kept {
         }
     }
 
+    /// Of a probe the next look says enough.
     fn awaits_effect(&self, now: Millis) -> bool {
+        let is_awaited = Kind::of(&self.decision.step) != Kind::Probe;
         let is_young = now.since(self.at) < TOO_LATE;
-        is_young && self.decision.outcome.is_some() && self.decision.after.is_none()
+        is_awaited && is_young && self.decision.outcome.is_some() && self.decision.after.is_none()
     }
 }
 
@@ -109,7 +113,7 @@ impl History {
         outcome: Option<Outcome>,
         plan: Option<&Plan>,
     ) {
-        let key = (step.path.clone(), Kind::of(&step.action));
+        let key = (step.path.clone(), Kind::of(&step));
         let last = self.kept.get(&key).map(|line| &line.newest.decision);
         let is_same = |d: &Decision| d.outcome.is_none() && d.step.action == step.action;
         if outcome.is_none() && last.is_some_and(is_same) {
@@ -170,7 +174,7 @@ fn felt(path: &CgroupPath, plan: &Plan) -> Option<Felt> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ctlmgr_model::{Bytes, CgroupId, Reason, Rung, Telling};
+    use ctlmgr_model::{Action, Bytes, CgroupId, Reason, Rung, Telling};
 
     fn plan(at: u64, held: u64) -> Plan {
         let text = include_str!("../../ctlmgr/tests/what-if-plan.json");

@@ -70,6 +70,7 @@ impl Work {
         let mut work = Work::default();
         for step in steps {
             match step.action {
+                Action::Reclaim { .. } if step.rung == Rung::Probe => work.reclaims.push(step),
                 Action::Set { .. }
                 | Action::Release { .. }
                 | Action::Pin { .. }
