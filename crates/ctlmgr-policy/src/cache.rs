@@ -24,6 +24,8 @@ const NOTICEABLE: u64 = 512;
 /// Less is none, unless it is one part in [`SIZEABLE`]: what the kernel counts for a cgroup is behind by as much, and what is deleted is away, too.
 const TRIFLE: Bytes = Bytes::mib(2);
 const SIZEABLE: u64 = 64;
+/// What is away beside what is on trial, one part in so many, is none: a quarter of a trial.
+const UNNOTICED: u64 = 128;
 /// What goes with page cache is one part in so many of it at most: of each block of 4 KiB that was written a buffer head of 104
 /// bytes, and of 64 pages a node of 576.
 const WITH_IT: u64 = 32;
@@ -106,7 +108,10 @@ pub(crate) fn estimate(look: &Look<'_>, last: &Estimate, returning: Bytes, awake
     let remembered = toward(last.had_cache, has.max(least), awake, half_life);
     let had = had(has, last.had_cache, is_scan, remembered);
     let taken = taken(had).filter(|_| !is_scan);
-    let in_use = found.in_use.map(|idle| known + idle.min(memory.inactive_file));
+    // Of whom others took as well nobody knows what comes back.
+    let is_alone = last.had_cache - has - found.away <= Bytes(has.0 / UNNOTICED);
+    let in_use = found.in_use.filter(|_| is_alone);
+    let in_use = in_use.map(|idle| known + idle.min(memory.inactive_file));
     let claim = match look.is_kept {
         true => last.claim.next(&seen(look, last, (has + found.away, had), (taken, in_use), awake)),
         false => Claim::default(),

@@ -16,8 +16,8 @@
 //! # Algorithm
 //! While memory is near, and all that is asked for is there, of who has idle cache one part in [`PART`] of its page cache, no more than a quarter of the idle one and [`MOST`]; no sooner than [`SETTLE`] after it is seen first, or [`PERIOD`]
 //! after the last time, twice as long each time that nothing was claimed, up to [`REST`]. Who waits longest is first, of those the lightest, and no more than [`ALL`] is on trial at once. A trial ends after [`PERIOD`], or once all is
-//! back. From the look on at which a quarter of it is back, and all would be within [`PERIOD`] at that rate, [`SAYS`] times what is back is claimed, which comes to all with half of it. Nothing is concluded about who reads in
-//! sequence, of which a part is worth nothing, or from whom background reclaim took, too. What is not back of a trial is not missed for any other reason.
+//! back. From the look on at which a quarter of it is back, and all would be within [`PERIOD`] at that rate, [`SAYS`] times what is back is claimed: with half of a 32nd all, with [`MOST`] 1 GiB. Nothing is concluded about who reads in
+//! sequence, of which a part is worth nothing, or of whom others took noticeably more meanwhile ([`crate::cache`]). What is on trial, or was and was given up, is not missed for any other reason.
 //!
 //! # Properties
 //! Nothing while memory is contended or swept, disks are busy, or without memory.reclaim; nor from who is no workload, claims or misses some already, stalls, reads or writes much, is
@@ -50,7 +50,7 @@ const UNKNOWN: Millis = Millis(20_000);
 const PART: u64 = 32;
 /// However large a cache is: what disks that seek read in some seconds, if not at random.
 const MOST: Bytes = Bytes::mib(16);
-const ALL: Bytes = Bytes::mib(64);
+pub(crate) const ALL: Bytes = Bytes::mib(64);
 /// A chunk of it, as what was taken of one that is broken off is not known.
 const CHUNK: Bytes = Bytes::mib(4);
 /// Who has less idle cache has nothing to lose.
@@ -59,8 +59,6 @@ const SMALL: Bytes = Bytes::mib(32);
 const ENOUGH: u64 = 4;
 /// What is taken is the first of what was read, and not always what is used least: so many times that is in use if it is.
 const SAYS: u64 = 64;
-/// More of what was taken by others than one part in so many of a trial, and nobody knows what comes back.
-const STOLEN: u64 = 4;
 /// A stall from which on nothing is taken, in millionths of its time (that of [`crate::probe`]), and waiting for disks, in per cent.
 const LIMIT: u32 = 10_000;
 const BUSY: f32 = 10.0;
@@ -98,24 +96,17 @@ struct Trial {
 pub(crate) struct Counts {
     /// Pages of files that were read again.
     pub refaults: u64,
-    /// Pages that background reclaim took.
-    pub stolen: Option<u64>,
     pub io: Io,
 }
 
 impl Counts {
     /// Those of one look.
     pub(crate) fn of(memory: &MemorySample, io: Io) -> Counts {
-        Counts { refaults: memory.refault_file, stolen: memory.stolen, io }
+        Counts { refaults: memory.refault_file, io }
     }
 
     fn refaults_since(&self, before: &Counts) -> Bytes {
         within(self.refaults.saturating_sub(before.refaults), 1)
-    }
-
-    fn stolen_since(&self, before: &Counts) -> Bytes {
-        let both = self.stolen.zip(before.stolen);
-        within(both.map_or(0, |(now, before)| now.saturating_sub(before)), 1)
     }
 }
 
@@ -146,17 +137,16 @@ impl CacheProbe {
         let usual = within(self.usual_per_sec.0 / Bytes::PAGE.0 * elapsed.0 / 1000, 1);
         let back = (now.refaults_since(&self.before) - usual).min(taken).max(trial.back);
         let is_clear = trial.taken.is_some_and(|taken| taken > Bytes::ZERO)
-            && !is_scan(&self.before.io, &now.io)
-            && now.stolen_since(&self.before).0 <= taken.0 / STOLEN;
+            && !is_scan(&self.before.io, &now.io);
         let is_soon = back.0 >= taken.0 / ENOUGH && would_be_back(taken, back, elapsed);
-        let has_shown = is_clear && (trial.has_shown || is_soon);
-        let in_use = has_shown.then(|| Bytes(back.0.saturating_mul(SAYS)));
+        let has_shown = trial.has_shown || (is_clear && is_soon);
+        let in_use = (is_clear && has_shown).then(|| Bytes(back.0.saturating_mul(SAYS)));
         let is_over =
             elapsed >= PERIOD || back >= taken || trial.taken.is_none() && elapsed >= UNKNOWN;
         let found = Found {
             back: back - trial.back,
             away: taken - back,
-            is_given_up: is_over && !has_shown,
+            is_given_up: is_over && !has_shown && trial.taken.is_some(),
             in_use,
         };
         if !is_over {
@@ -195,6 +185,7 @@ impl CacheProbe {
 
 /// Whether all would be back within [`PERIOD`] at the rate so far.
 fn would_be_back(taken: Bytes, back: Bytes, elapsed: Millis) -> bool {
+    let elapsed = elapsed.min(PERIOD);
     u128::from(back.0) * u128::from(PERIOD.0) >= u128::from(taken.0) * u128::from(elapsed.0)
 }
 
@@ -235,10 +226,10 @@ pub(crate) fn is_cache_probe(step: &Step) -> bool {
     step.rung == Rung::Probe && matches!(step.action, Action::Reclaim { only_cache: true, .. })
 }
 
-/// Whether they take more in one cycle than they may.
-pub(crate) fn is_too_much(steps: &[Step]) -> bool {
+/// What they take of this plan.
+pub(crate) fn probed(steps: &[Step]) -> Bytes {
     let probes = steps.iter().filter(|s| is_cache_probe(s));
-    probes.filter_map(|s| s.action.amount_to_reclaim()).sum::<Bytes>() > ALL
+    probes.filter_map(|s| s.action.amount_to_reclaim()).sum()
 }
 
 fn amount(keeping: &Keeping<'_, '_>) -> Bytes {
@@ -295,7 +286,9 @@ mod tests {
     use super::*;
     use crate::testing::{container, floor_of, group, host, settings};
     use crate::{State, check, decide};
-    use ctlmgr_model::{Outcome, Snapshot, Source, Workload};
+    use ctlmgr_model::{
+        CgroupPath, Outcome, Percent, Pressure, PressureLine, Snapshot, Source, Watched, Workload,
+    };
     use proptest::prelude::*;
 
     const MIB: fn(u64) -> Bytes = Bytes::mib;
@@ -305,7 +298,6 @@ mod tests {
         let mut workload = container(&format!("w{id}"), id, MIB(9), promise);
         let memory = &mut workload.group.memory;
         (memory.current, memory.inactive_file) = (MIB(9 + cache), MIB(cache));
-        memory.stolen = Some(0);
         workload
     }
 
@@ -358,6 +350,11 @@ mod tests {
         assert_eq!(of(300, 320, Some(MIB(200))), [(11, 10)]);
     }
 
+    fn waiting(avg10_pct: f32) -> Pressure {
+        let line = PressureLine { avg10_pct, total_usec: 0 };
+        Pressure { some: line, full: line }
+    }
+
     #[test]
     fn nobody_is_probed_who_must_not_be() {
         let with = |change: fn(&mut Snapshot)| {
@@ -387,6 +384,16 @@ mod tests {
         assert_eq!(with(reading), [], "at work");
         let missing = |s: &mut Snapshot| s.workloads[0].group.memory.refault_file = 200;
         assert_eq!(with(missing), [], "it shows by itself what it needs");
+        let frozen = |s: &mut Snapshot| s.workloads[0].group.activity.is_frozen = true;
+        assert_eq!(with(frozen), []);
+        let busy = |s: &mut Snapshot| s.host.io_pressure = Some(waiting(10.0));
+        let idle = |s: &mut Snapshot| s.host.io_pressure = Some(waiting(9.0));
+        assert_eq!((with(busy), with(idle)), (vec![], vec![(11, 10)]));
+        let close = |s: &mut Snapshot| {
+            let watched = Watched { limit: Percent(60), pressure: Some(waiting(40.0)) };
+            s.oomd.watched.insert(CgroupPath::new("a.slice"), watched);
+        };
+        assert_eq!(with(close), []);
         let active = |s: &mut Snapshot| {
             let memory = &mut s.workloads[0].group.memory;
             (memory.active_file, memory.inactive_file) = (MIB(300), MIB(20));
@@ -494,8 +501,12 @@ mod tests {
         assert!(need_after(3, |_| ()) < 20, "{}", need_after(3, |_| ()));
         let scan = need_after(15, |group| group.activity.io.reads /= 64);
         assert!(scan < 20, "{scan}");
-        let stolen = need_after(15, |group| group.memory.stolen = Some(2000));
-        assert!(stolen < 20, "background reclaim took as well: {stolen}");
+        let stolen = need_after(5, |group| {
+            let memory = &mut group.memory;
+            (memory.current, memory.inactive_file) =
+                (memory.current - MIB(100), memory.inactive_file - MIB(100));
+        });
+        assert!(stolen < 50, "others took as well: {stolen}");
     }
 
     /// One that reads so much again each second, on trial for 16 MiB, and what was counted when that began.
@@ -523,10 +534,14 @@ mod tests {
         let in_use = |second, mib| seen(probe, from, second, mib).1.in_use.map(|b| b.0 >> 20);
         assert_eq!((in_use(10, 3), in_use(10, 4), in_use(10, 8)), (None, Some(256), Some(512)));
         assert_eq!((in_use(30, 7), in_use(30, 8)), (None, Some(512)), "too slowly");
+        assert_eq!((in_use(70, 15), in_use(70, 16)), (None, Some(1024)), "looked at late");
         let (probe, found) = seen(probe, from, 10, 5);
         assert_eq!((found.back, found.away), (MIB(5), MIB(11)));
         let (probe, found) = seen(probe, from, 30, 7);
         assert_eq!((found.back, found.in_use), (MIB(2), Some(MIB(448))), "once shown it goes on");
+        let reading = Counts { io: Io { read: MIB(300), reads: 2400, ..Io::default() }, ..from };
+        let (scanning, found) = probe.next((Millis(640_000), Millis(1000)), reading);
+        assert!(found.in_use.is_none() && scanning.trial.is_some_and(|t| t.has_shown));
         let (probe, found) = seen(probe, from, 40, 20);
         assert_eq!((found.back, found.away, found.is_given_up), (MIB(9), Bytes::ZERO, false));
         assert!(probe.trial.is_none() && probe.pause == PERIOD);
@@ -550,7 +565,8 @@ mod tests {
     fn a_trial_that_was_not_carried_out_says_nothing() {
         let (probe, from) = on_trial(0);
         assert_eq!(seen(probe, from, 10, 16).1.in_use, None, "nobody knows yet");
-        assert!(seen(probe, from, 20, 1).0.trial.is_none(), "it is known by then");
+        let (over, found) = seen(probe, from, 20, 1);
+        assert!(over.trial.is_none() && !found.is_given_up, "it is known by then");
         for taken in [None, Some(Bytes::ZERO)] {
             let mut probe = probe;
             probe.learn(taken);

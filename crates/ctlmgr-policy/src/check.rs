@@ -7,7 +7,7 @@ use ctlmgr_model::{
     Action, Bytes, CgroupId, Group, Knob, PageAging, Plan, Rung, Settings, Snapshot, Step,
 };
 
-use crate::cache_probe::{is_cache_probe, is_too_much};
+use crate::cache_probe::{ALL, is_cache_probe, probed};
 use crate::entitlement::entitlement;
 use crate::memory::read;
 use crate::order;
@@ -37,7 +37,7 @@ pub enum Violation {
         /// Which protection.
         knob: Knob,
     },
-    /// Reclaim without contention, or beyond the cycle's budget.
+    /// Reclaim without contention, beyond the cycle's budget, or to probe page cache with contention.
     GratuitousReclaim(Bytes),
     /// Frozen or stopped although nobody allowed that for its class, or in a calm host; or a knob of
     /// the host that nobody asked for.
@@ -222,13 +222,14 @@ fn check_reclaim(settings: &Settings, plan: &Plan) -> Option<Violation> {
         })
         .sum();
     let is_probed = plan.steps.iter().any(|s| s.rung == Rung::Probe && !is_cache_probe(s));
-    let is_cache_probed = plan.steps.iter().any(is_cache_probe);
+    let probed = probed(&plan.steps);
     let takes_cache = |s: &Step| matches!(s.action, Action::Reclaim { only_cache: true, .. });
     let takes_other = plan.steps.iter().any(|s| s.rung == Rung::Reclaim && !takes_cache(s));
     let takes_any = sum > Bytes::ZERO;
     let is_needless =
         !plan.account.is_contended() && (is_probed || takes_other || (takes_any && !plan.is_swept));
-    let is_late = is_cache_probed && (plan.account.is_contended() || plan.is_swept);
-    let is_excessive = sum > settings.memory.reclaim_per_cycle || is_too_much(&plan.steps);
-    (is_needless || is_late || is_excessive).then_some(Violation::GratuitousReclaim(sum))
+    let is_late = probed > Bytes::ZERO && (plan.account.is_contended() || plan.is_swept);
+    let is_excessive = sum > settings.memory.reclaim_per_cycle || probed > ALL;
+    let is_wrong = is_needless || is_late || is_excessive;
+    is_wrong.then_some(Violation::GratuitousReclaim(sum + probed))
 }

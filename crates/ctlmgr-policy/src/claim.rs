@@ -17,7 +17,7 @@
 //! back later was not, and it is half as long. A probe that came back ([`crate::cache_probe`]) is as good, of what it stands for.
 //!
 //! # Properties
-//! Who has nothing back claims nothing, nor does who has back less than half of what is taken from it each second; no more is claimed than there was; who stops using
+//! Who has nothing back claims nothing, nor does who has back less than half of what is taken from it each second, but for what a probe shows; no more is claimed than there was; who stops using
 //! it claims nothing after [`LONGEST`], in which it did not wait for memory; of who uses it all the time the pauses grow.
 
 use ctlmgr_model::{Bytes, Millis};

@@ -12,7 +12,7 @@
 //! does not wait would make all stand still for longer. Nothing is reclaimed early there from who stands still. *Near*: for a quarter. There nobody gets a memory.high
 //! who has none, so that none comes and goes. Whoever is braked in a watched cgroup is let off at half of what is
 //! allowed, where that is less than usual. Swap counts as used up [`MARGIN`] before the limit: no more is asked for
-//! than there is page cache, and nothing is probed. What the kernel takes of what is asked for it decides by itself, so
+//! than there is page cache, and nothing else is probed. What the kernel takes of what is asked for it decides by itself, so
 //! some of it may be swapped out. Who is asked to give up memory before it is stopped is asked all the same.
 //!
 //! # Properties

@@ -19,7 +19,7 @@ pub(crate) fn key(step: &Step) -> (u8, i64) {
         // Who is let go is let go first; and the manager writes memory.high along with every other
         // value of a unit, so it must not lie below use by then.
         Action::Release { knob: Knob::CgroupFreeze | Knob::MemoryHigh, .. } => (0, i64::MIN),
-        // The limit that follows counts on it.
+        // The limit that follows counts on it; of a probe the place does not matter.
         Action::Reclaim { only_cache: true, .. } => (0, i64::MIN + 1),
         Action::Set { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 2),
         Action::Release { .. } | Action::Unpin { .. } => (0, -depth),

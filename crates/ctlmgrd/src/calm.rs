@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use ctlmgr_model::{Bytes, CgroupPath, HostSample, Plan, Rung, Step};
+use ctlmgr_model::{Bytes, CgroupPath, HostSample, Plan, Rung};
 use ctlmgr_sense::Glance;
 
 /// After this time the host is read whatever a glance says.
@@ -85,10 +85,8 @@ impl Calm {
         let is_still = |(_, asked, was_free): &(Instant, Bytes, Bytes)| {
             asked.abs_diff(demand) <= most && was_free.abs_diff(free) <= most
         };
-        let is_probe = |step: &Step| step.rung == Rung::Probe;
-        // To see what comes back.
-        self.is_due |= plan.steps.iter().any(is_probe);
-        let is_done = plan.steps.iter().any(|step| !is_probe(step));
+        // To see what came of a probe a reading now and then is enough.
+        let is_done = plan.steps.iter().any(|step| step.rung != Rung::Probe);
         let moves = plan.account.is_contended() || plan.is_swept || is_done;
         self.still = match moves {
             true => None,

@@ -116,11 +116,10 @@ impl<U: UnitProperties> Daemon<U> {
             Some(writing) => writing.go_on(writes, decided_at),
         }
         if self.busy.reclaiming {
-            reclaims.drain(..).for_each(|step| {
-                self.state.learn(&step, &Outcome::Overtaken, decided_at);
-            });
-        }
-        if !reclaims.is_empty() {
+            for step in reclaims {
+                self.learn_one(step, Outcome::Overtaken, decided_at);
+            }
+        } else if !reclaims.is_empty() {
             self.busy.reclaiming = true;
             workers::reclaim(
                 self.actuator.clone(),

@@ -96,11 +96,9 @@ impl Kept {
         }
     }
 
-    /// Of a probe the next look says enough.
     fn awaits_effect(&self, now: Millis) -> bool {
-        let is_awaited = Kind::of(&self.decision.step) != Kind::Probe;
         let is_young = now.since(self.at) < TOO_LATE;
-        is_awaited && is_young && self.decision.outcome.is_some() && self.decision.after.is_none()
+        is_young && self.decision.outcome.is_some() && self.decision.after.is_none()
     }
 }
 
