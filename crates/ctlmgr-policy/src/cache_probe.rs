@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn who_has_it_back_is_probed_again_once_its_claim_is_over() {
         let (times, need) = probed_at(10, false);
-        assert_eq!((times, need), (vec![10, 70, 140, 270, 520], 329));
+        assert_eq!((times, need), (vec![10, 140, 390, 880], 329));
     }
 
     #[test]

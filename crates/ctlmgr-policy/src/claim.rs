@@ -14,7 +14,7 @@
 //! back, and one part in [`PART`] of all: of a large file of which a fiftieth is read all the time a fiftieth comes back of each part that is taken.
 //! Then all that there was is claimed for a pause, of [`PAUSE`] at first. What comes back within
 //! [`SOON`] times the pause, and after its end, was asked for too early, and the pause is twice as long from then on, up to [`LONGEST`]; what comes
-//! back later was not, and it is half as long. A probe that came back ([`crate::cache_probe`]) is as good, of what it stands for.
+//! back later was not, and it is half as long. A probe that came back ([`crate::cache_probe`]) says it of what it stands for, for [`PROBED`] at least.
 //!
 //! # Properties
 //! Who has nothing back claims nothing, nor does who has back less than half of what is taken from it each second, but for what a probe shows; no more is claimed than there was; who stops using
@@ -28,6 +28,9 @@ use crate::fade::kept;
 
 /// What came back is claimed for so long, at first: longer than it takes to have a tenth of a set back page by page.
 const PAUSE: Millis = Millis(30_000);
+/// At least so long where a probe has shown it, which cost next to nothing: when a claim ends while memory is short a little of it is taken once more,
+/// and each page that is missed then waits for disks that swap.
+const PROBED: Millis = Millis(120_000);
 /// As long as what was earned lasts by half.
 const LONGEST: Millis = Millis(600_000);
 /// What is missed after so many pauses was left alone for long enough.
@@ -85,7 +88,8 @@ impl Claim {
             let (taken, back) = if is_over { (none, none) } else { (taken, back) };
             return Claim { quiet, taken, back, ..next };
         };
-        let pause = self.next_pause().min(LONGEST);
+        let least = seen.in_use.map_or(PAUSE, |_| PROBED);
+        let pause = self.next_pause().clamp(least, LONGEST);
         Claim { of, quiet: Millis(0), pause: Some(pause), ..next }
     }
 
@@ -141,10 +145,10 @@ mod tests {
         let probed =
             |claim: Claim, mib| claim.next(&Seen { in_use: Some(Bytes::mib(mib)), ..second(0, 0) });
         let once = probed(Claim::default(), 300);
-        assert_eq!(once.amount(), Bytes::mib(300));
-        assert_eq!(quiet(once, 29).amount(), Bytes::mib(300));
-        assert_eq!(quiet(once, 30).amount(), Bytes::ZERO);
-        assert_eq!(quiet(probed(quiet(once, 40), 300), 59).amount(), Bytes::mib(300), "too early");
+        let held = |claim, secs| quiet(claim, secs).amount().0 >> 20;
+        assert_eq!((held(once, 0), held(once, 119), held(once, 120)), (300, 300, 0));
+        let again = probed(quiet(once, 130), 300);
+        assert_eq!((held(again, 239), held(again, 240)), (300, 0), "that was too early");
         assert_eq!(probed(back(Claim::default()), 300).amount(), ALL);
     }
 
