@@ -181,6 +181,21 @@ mod tests {
             calm.note_plan(after(second), &plan, &free(50_000 + second * 100));
             assert_eq!(calm.is_still(after(second)), second == 30);
         }
+        let step = |rung: &str| {
+            serde_json::from_str(&format!(
+                r#"{{"path": "a", "id": 7, "action": {{"reclaim": {{"amount": 1, "chunk": 1, "only_cache": true}}}},
+                    "rung": "{rung}", "reason": "test"}}"#,
+            ))
+            .unwrap()
+        };
+        plan.steps = vec![step("probe")];
+        calm.note_plan(after(31), &plan, &free(53_000));
+        assert!(calm.is_still(after(31)), "a probe moves nothing");
+        plan.steps = vec![step("reclaim")];
+        calm.note_plan(after(32), &plan, &free(53_000));
+        assert!(!calm.is_still(after(32)));
+        plan.steps.clear();
+        calm.note_plan(after(33), &plan, &free(53_000));
         calm.note_plan(after(40), &plan, &free(10_000));
         assert!(!calm.is_still(after(40)), "free memory moved");
         calm.note_plan(after(70), &plan, &free(10_000));

@@ -42,7 +42,6 @@ const QUIET: [&[&str]; 2] = [
         "c_batches::an_image_",
         "c_coalesce::",
         "c_gate::",
-        "c_making::",
         "c_place::bytes_",
         "c_rungs::classic_lists_",
         "c_turns::",
@@ -51,6 +50,7 @@ const QUIET: [&[&str]; 2] = [
     &[
         "b_product::",
         "c_faults::",
+        "c_making::",
         "c_memory::a_floor_",
         "c_rootless::",
         "c_rungs::a_container_and_a_unit_",

@@ -44,7 +44,7 @@ fn kill_9_at_the_second_write_of_a_knob_loses_nothing() -> Result<()> {
 fn kill_9_in_the_middle_of_writing_loses_nothing() -> Result<()> {
     let mut containers = Vec::new();
     let _ctlmgr = Ctlmgr::start("act")?;
-    for i in 0..6 {
+    for i in 0..4 {
         containers.push(Container::start(&format!("c{i}"), 20, "")?);
         sh(
             "systemctl kill -s KILL ctlmgr.service; systemctl reset-failed ctlmgr.service; systemctl start ctlmgr.service",
@@ -121,8 +121,8 @@ fn daemon_reload_under_load_loses_nothing() -> Result<()> {
     let web = Container::start("web", 64, "")?;
     let ctlmgr = Ctlmgr::start("act")?;
     ctlmgr.wait_protected(&web)?;
-    sh("for i in $(seq 8); do systemctl daemon-reload; done & \
-        for i in $(seq 4); do docker exec web dd if=/dev/zero of=/dev/shm/more bs=1M count=$((i * 30)) 2>/dev/null; done; wait")?;
+    sh("for i in $(seq 6); do systemctl daemon-reload; done & \
+        for i in $(seq 3); do docker exec web dd if=/dev/zero of=/dev/shm/more bs=1M count=$((i * 40)) 2>/dev/null; done; wait")?;
     eventually("protection has followed", || {
         let slice = knob("/sys/fs/cgroup/ctlmgr.slice/memory.low")?;
         Ok(web.knob("memory.low")? > 160 << 20 && slice > 160 << 20)

@@ -90,3 +90,34 @@ fn a_leak_takes_nothing_from_who_was_promised_and_shared_pages_count_once() -> R
     sh("rm -r /var/tmp/needs")?;
     ctlmgr.stop_and_expect_pristine()
 }
+
+/// One that lives by page cache, and one that has filled memory with what it wrote once: which is which is known while there is still room.
+#[test]
+fn page_cache_in_use_is_known_before_memory_is_short() -> Result<()> {
+    install_hog()?;
+    sh("rm -rf /var/tmp/needs; mkdir -p /var/tmp/needs")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    let cold = Container::run(
+        "cold",
+        "-v /var/tmp/needs:/log busybox \
+         sh -c 'dd if=/dev/zero of=/log/cold bs=1M count=1000 2>/dev/null; sync; sleep 100000'",
+    )?;
+    let files = Container::run(
+        "files",
+        "-v /var/tmp/needs:/log \
+         lab-hog /hog --size 300 --rate 20 --threads 4 --file /log/set --out /log/files",
+    )?;
+    let need = |name: &str| -> Result<u64> {
+        Ok(ctlmgr.verdict(name)?["demand"].as_u64().unwrap_or(0) / MIB)
+    };
+    eventually("both hold what they have read and written", || {
+        Ok(files.knob("memory.current")? > 290 * MIB && cold.knob("memory.current")? > 900 * MIB)
+    })?;
+    eventually("what is in use is need", || Ok(need("files")? > 290))?;
+    let seen = sh("ctlmgr status; ctlmgr why files; ctlmgr why cold")?;
+    ensure!(seen.matches("probes whether").count() > 0 && !seen.contains("contended"), "{seen}");
+    ensure!(need("cold")? < 200, "{seen}");
+    drop((files, cold));
+    sh("rm -r /var/tmp/needs")?;
+    ctlmgr.stop_and_expect_pristine()
+}
