@@ -101,8 +101,8 @@ files() {
 	run second '--memory-reservation 150m' --size 500 --rate 20 --threads 4 --file /log/second.set
 	await first 500
 	await second 500
-	record 60
-	start_pressure 1000 5 8
+	record 100
+	start_pressure 1000 5 20
 }
 
 shrink() {

@@ -118,7 +118,8 @@ pub(crate) fn harden(scene: &Scene<'_, '_>, given: &BTreeMap<CgroupId, Bytes>) -
 fn is_due(scene: &Scene<'_, '_>) -> bool {
     scene.settings.harden
         && scene.is_recently_near()
-        && (!scene.is_swept() || scene.was_contended())
+        // Page cache that crowds out others is no need; but that it does must not cost those who need nearly all there is.
+        && (!scene.is_swept() || scene.was_contended() || scene.account.is_near_contention())
         && scene.state.heed.is_ignored(&scene.snapshot.host)
         && scene.may_swap()
 }
@@ -241,6 +242,31 @@ mod tests {
             set.unwrap_or(0)
         };
         snapshot.workloads.iter().map(|w| of(w.group.id)).collect()
+    }
+
+    /// The kernel takes from one for the page cache of a unit that reads without end, while less is asked for than there is.
+    #[test]
+    fn page_cache_that_crowds_out_others_makes_nothing_hard_nor_takes_it_from_who_needs_nearly_all()
+    {
+        let hard_of = |need: u64| {
+            let mut snapshot = machine(&[(need, 100), (100, 100)], 2000);
+            let mut scan = group("system.slice/scan.service", 21, Bytes::mib(10));
+            let cache = Bytes::mib(1780 - need);
+            (scan.memory.current, scan.memory.inactive_file) = (cache + Bytes::mib(10), cache);
+            snapshot.bystanders.push(scan);
+            snapshot.host.reclaimable_cache = cache;
+            (snapshot.host.mem_free, snapshot.host.stolen) = (Bytes::mib(10), Some(7));
+            let (_, state) = decide(&settings(), State::default(), &snapshot);
+            snapshot.at = Millis(snapshot.at.0 + 1000);
+            snapshot.host.stolen = Some(100_000);
+            snapshot.workloads[1].group.memory.events.low += 3;
+            snapshot.bystanders[0].activity.io.read = Bytes::mib(200);
+            let (plan, _) = decide(&settings(), state, &snapshot);
+            assert!(plan.is_swept && !plan.account.is_contended());
+            hard(&plan, &snapshot)[0]
+        };
+        assert_eq!(hard_of(600), 0);
+        assert!(hard_of(1600) > 1000, "{}", hard_of(1600));
     }
 
     #[test]
