@@ -196,7 +196,7 @@ impl Ctlmgr {
     /// It does not start.
     pub fn start(mode: &str) -> Result<Ctlmgr> {
         sh("systemctl reset-failed ctlmgr.service 2>/dev/null; systemctl stop ctlmgr.service; \
-            rm -rf /run/ctlmgr/config.d /etc/ctlmgr/config.d/9*.toml; \
+            rm -rf /run/ctlmgr/config.d /etc/ctlmgr/config.d/9*.toml /var/lib/ctlmgr/profiles.db*; \
             systemctl start ctlmgr.socket ctlmgr.service")?;
         sh(&format!("ctlmgr mode {mode}"))?;
         Ok(Ctlmgr)

@@ -75,11 +75,12 @@ pub(super) fn some(files: &Files, filter: &str, kernel: &str) -> Result<(u64, u6
     Ok(counts)
 }
 
-/// Runs all live tests in fresh guests. `beside` is begun when one of these has the machine for itself.
+/// Runs all live tests in fresh guests. `beside` is begun when the machine is theirs: a guest that waits for a clock leaves
+/// it a processor.
 pub(super) fn all(files: &Files, beside: impl FnOnce()) -> Result<(u64, u64)> {
     let live = Live::new(files)?;
-    let mut results = live.quiet()?;
     beside();
+    let mut results = live.quiet()?;
     let (small, large, out) =
         (vm::Shape::default(), vm::Shape::two_domains(), &mut std::io::stdout());
     let others = format!("--skip {DOMAINS} --skip {}", QUIET.concat().join(" --skip "));
