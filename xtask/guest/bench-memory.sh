@@ -6,7 +6,7 @@
 #   policy weight lru swap      how the host is treated; weight of every other member; mglru or classic;
 #                               disk, zram, zswap or none
 #   setting              a line of [memory], or empty
-#   cpu_first            true: redis have the processor before anybody else but the kernel
+#   cpu_first            true: redis have the processor before other members, and before units where a unit presses
 #   cpu_by_size          true: hogs have the processor by their size, as they use it
 #   parts                policy parts: per cent of its set that each member may hold, at each step
 . /run/in/lib.sh
@@ -44,7 +44,8 @@ each() {
 start_redis() {
 	shares=
 	if [ "$cpu_first" = true ]; then
-		slice_first
+		# Elsewhere dockerd and ctlmgrd would wait for a processor for most of the time, and nobody would gain by that.
+		if [ "$pressure" = unit ]; then slice_first; fi
 		shares=$first_shares
 	fi
 	# shellcheck disable=SC2086
@@ -239,6 +240,7 @@ case $policy in act*) ctlmgr status ;; esac
 journalctl -u ctlmgr -o json --output-fields=F_PATH,F_KNOB,F_FROM,F_TO --no-pager | grep '"F_TO"' | sed 's/^/@/' || true
 cpu=$(systemctl show -P CPUUsageNSec ctlmgr.service)
 echo "@{\"counter\":\"ctlmgr_cpu_nsec\",\"value\":$cpu}"
+systemctl set-property --runtime ctlmgr.slice CPUWeight=100
 # How soon dockerd answers on such a host, once the client itself is in memory; on some it may never.
 timeout 60 docker context ls >/dev/null || true
 asked=$(date +%s%3N)

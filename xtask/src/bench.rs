@@ -73,7 +73,8 @@ struct Memory {
     /// One more setting of [memory] for ctlmgr, such as 'throttle = false'.
     #[arg(long, default_value = "")]
     set: String,
-    /// Redis have the processor before anybody else: what slows them down then is memory and disk.
+    /// Redis have the processor before the others, and before units where a unit presses: what slows them down then is
+    /// memory and disk.
     #[arg(long)]
     cpu_first: bool,
     /// Hogs have the processor by their size: where it is short, nobody is slowed down by it more than others.
