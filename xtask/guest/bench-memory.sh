@@ -189,6 +189,19 @@ emit_host() {
 		END { printf "@{\"step\":%d,\"name\":\"host\",\"some_pct\":%s,\"full_pct\":%s,\"swapped_in\":%d,\"swapped_out\":%d}\n",
 			step, pct["some"], pct["full"], pages["pswpin"], pages["pswpout"] }' /proc/pressure/memory /proc/vmstat
 }
+# processors: where their time went since this was called last, and how long one takes for the same little loop each time:
+# an emulated one is as fast as the machine lets it be.
+used_msec() { echo $(($(sed -n 's/^usage_usec //p' "/sys/fs/cgroup/$1/cpu.stat") / 1000)); }
+processors() {
+	# shellcheck disable=SC2046
+	set -- $(awk '/^cpu / { print ($2 + $3 + $4 + $5 + $6 + $7 + $8) * 10, ($5 + $6) * 10 }' /proc/stat) \
+		"$(used_msec ctlmgr.slice)" "$(used_msec system.slice)"
+	# shellcheck disable=SC2016
+	loop=$(sh -c 'i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; times' | awk -F'[ms]' 'NR == 1 { print int($2 * 1000) }')
+	echo "$* ${processors_before:-0 0 0 0} $loop" | awk '{ all = $1 - $5; printf "processors: %d %% idle, %d %% in containers, %d %% in units, the loop %d ms\n", \
+		100 * ($2 - $6) / all, 100 * ($3 - $7) / all, 100 * ($4 - $8) / all, $9 }'
+	processors_before="$*"
+}
 # Limits by hand: as large a part of its set for each. What is no part of the set comes on top.
 beside_set() { echo $(($(cat "$path/memory.current") - $(stat_bytes "$path" anon) - $(stat_bytes "$path" file))) >"$log/$name.beside"; }
 limit_part() {
@@ -203,6 +216,7 @@ seconds=12
 step=0
 each emit
 emit_host
+processors >/dev/null
 
 # The second half of each step is what is reported.
 seconds=$((step_secs / 2))
@@ -231,6 +245,7 @@ for size in $(echo "$steps" | tr , ' '); do
 	engine=$(cat /sys/fs/cgroup/system.slice/docker.service/memory.current /sys/fs/cgroup/system.slice/containerd.service/memory.current |
 		awk '{ n += $1 } END { print int(n / 1048576) }')
 	echo "$names: $policy weight=$weight $lru step $step: $(free_mib) MiB free, $engine MiB in dockerd and containerd, $(tail -n 1 /proc/pressure/memory | cut -d' ' -f1,2)"
+	processors
 done
 grep -E '^(pgsteal_kswapd|pgsteal_direct|pswpin|pswpout) ' /proc/vmstat | while read -r key value; do
 	echo "@{\"counter\":\"$key\",\"value\":$value}"
