@@ -40,17 +40,9 @@ pub fn run() -> Result<PathBuf> {
 
 /// The first process of coalesced containers; static, because nobody knows which C library is there.
 fn init() -> Result<PathBuf> {
-    let host = host()?;
-    let build = ["rustc", "--release", "--locked", "--package", "ctlmgr-init", "--target", &host];
+    let build = ["rustc", "--release", "--locked", "--package", "ctlmgr-init"];
     sh::run(sh::cargo(&build).args(["--", "-C", "target-feature=+crt-static"]))?;
-    Ok(target().join(host).join("release/ctlmgr-init"))
-}
-
-/// The platform that the compiler runs on.
-pub fn host() -> Result<String> {
-    let text = sh::output(&mut sh::command(&["rustc", "-vV"]))?;
-    let host = text.lines().find_map(|l| l.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc names no host")
+    Ok(target().join("release/ctlmgr-init"))
 }
 
 /// The build directory, wherever it was put.

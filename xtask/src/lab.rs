@@ -64,14 +64,12 @@ impl Kit {
 /// The load generator as one static file, so that its container needs nothing else; beside it is
 /// `talk`, the small service.
 pub fn hog() -> Result<PathBuf> {
-    let host = dist::host()?;
-    let build =
-        ["rustc", "--quiet", "--release", "--locked", "--package", "hog", "--target", &host];
+    let build = ["rustc", "--quiet", "--release", "--locked", "--package", "hog"];
     for program in ["hog", "talk"] {
         let arguments = ["--bin", program, "--", "-C", "target-feature=+crt-static"];
         sh::run(sh::cargo(&build).args(arguments))?;
     }
-    Ok(dist::target().join(host).join("release/hog"))
+    Ok(dist::target().join("release/hog"))
 }
 
 /// What an experiment said.

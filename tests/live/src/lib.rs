@@ -3,6 +3,8 @@
 //! Nothing waits by sleeping for a guessed time: every wait is for a condition, with a deadline
 //! that only a hung guest reaches.
 
+mod dockerd;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+
+pub use dockerd::{inspect, is_running, logs};
 
 /// A condition must hold within this time; the guest is 10 to 30 times slower than hardware.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -96,9 +100,8 @@ impl Container {
     /// # Errors
     /// Docker failed.
     pub fn start(name: &str, mib: u32, arguments: &str) -> Result<Container> {
-        let work = format!(
-            "dd if=/dev/urandom of=/dev/shm/set bs=1M count={mib} 2>/dev/null; sleep 100000"
-        );
+        let work =
+            format!("dd if=/dev/zero of=/dev/shm/set bs=1M count={mib} 2>/dev/null; sleep 100000");
         let container =
             Container::run(name, &format!("--shm-size 1g {arguments} busybox sh -c '{work}'"))?;
         let full = u64::from(mib) << 20;

@@ -1,10 +1,10 @@
 //! The gate between dockerd and its clients: who is held, and what happens to them when one of its parts dies.
 
 use anyhow::{Context, Result, bail, ensure};
-use ctlmgr_live::{Container, Ctlmgr, eventually, json, sh, status};
+use ctlmgr_live::{Container, Ctlmgr, eventually, is_running, json, sh, status};
 use serde_json::Value;
 
-use super::gated::{Gated, is_running, make, queue, waits};
+use super::gated::{Gated, make, queue, waits};
 
 const CONFIG: &str = "/etc/docker/daemon.json";
 

@@ -1,7 +1,7 @@
 //! Memory under pressure: weights, the ladder, and limits of a slice.
 
 use anyhow::{Context, Error, Result, ensure};
-use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, json, knob, sh};
+use ctlmgr_live::{Container, Ctlmgr, eventually, inspect, install_hog, json, knob, sh};
 
 const MIB: u64 = 1 << 20;
 
@@ -212,9 +212,7 @@ fn a_memory_bomb_hurts_only_itself() -> Result<()> {
         "bomb",
         "--memory 200m --memory-swap 200m lab-hog /hog --size 900 --rate 20 --threads 2",
     )?;
-    eventually("the bomb is dead", || {
-        Ok(sh("docker inspect -f '{{.State.OOMKilled}}' bomb")? == "true")
-    })?;
+    eventually("the bomb is dead", || Ok(inspect("bomb")?["State"]["OOMKilled"] == true))?;
     let after: u64 = sh(stolen)?.parse()?;
     assert!((after - before) * 4096 < 16 * MIB, "reclaimed {} pages", after - before);
     assert!(held()? > 495 * MIB);

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use ctlmgr_act::Stopper;
-use ctlmgr_live::{Container, Ctlmgr, eventually, install_hog, knob, sh};
+use ctlmgr_live::{Container, Ctlmgr, eventually, inspect, install_hog, knob, sh};
 use ctlmgr_model::{Millis, Outcome, Stoppable};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -185,19 +185,18 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
         sh("ctlmgr status; docker ps -a; journalctl -u ctlmgr | tail").unwrap_or_default()
     })?;
     let need_mib = ctlmgr.verdict("web")?["demand"].as_u64().unwrap_or(0) >> 20;
-    let state =
-        |name: &str, field: &str| sh(&format!("docker inspect -f '{{{{.State.{field}}}}}' {name}"));
+    let is = |name: &str, field: &str| Ok::<_, Error>(inspect(name)?["State"][field] == true);
     notification.has_come()?;
     let mut was_told = false;
     eventually("batch is stopped", || {
         was_told |= notification.has_come()?;
         least_mib = least_mib.min(held_mib()?);
-        Ok(state("batch", "Running")? == "false")
+        Ok(!is("batch", "Running")?)
     })
     .with_context(|| sh("ctlmgr status; ctlmgr why batch; cat /proc/meminfo").unwrap_or_default())
     .with_context(|| journal().unwrap_or_default())?;
-    ensure!(state("batch", "OOMKilled")? == "false", "the kernel was faster");
-    ensure!(state("web", "Running")? == "true");
+    ensure!(!is("batch", "OOMKilled")?, "the kernel was faster");
+    ensure!(is("web", "Running")?);
     let reasons = journal()?;
     ensure!(was_told, "its memory.pressure did not tell it: {reasons}");
     // How much goes at once differs; nearly all of it was gone where only what nobody has was taken to be used up.

@@ -1,7 +1,7 @@
 //! Starts: what is learned from them, and what they leave each other.
 
 use anyhow::{Context, Result, ensure};
-use ctlmgr_live::{Container, Ctlmgr, eventually, json, sh, status};
+use ctlmgr_live::{Container, Ctlmgr, eventually, inspect, json, sh, status};
 use serde_json::Value;
 
 use super::gated::Gated;
@@ -114,9 +114,10 @@ fn start_all(jobs: &[Container]) -> Result<()> {
 
 fn expect_end(jobs: &[Container]) -> Result<()> {
     jobs.iter().try_for_each(|job| {
-        eventually("it has done its work", || {
-            Ok(sh(&format!("docker inspect -f '{{{{.State.Status}}}}' {}", job.name))? == "exited")
-        })
+        eventually(
+            "it has done its work",
+            || Ok(inspect(&job.name)?["State"]["Status"] == "exited"),
+        )
     })
 }
 

@@ -1,9 +1,9 @@
 //! Starts by turns: after a restart of dockerd, frozen, and failed.
 
 use anyhow::{Context, Result, ensure};
-use ctlmgr_live::{Container, Ctlmgr, eventually, sh, status};
+use ctlmgr_live::{Container, Ctlmgr, eventually, is_running, sh, status};
 
-use super::gated::{Gated, is_running, make, queue};
+use super::gated::{Gated, make, queue};
 
 /// Who does nothing is not over before the next one is there, as slow as this machine is.
 const FREEZE: &str = "[starts]\nfreeze = true\nsettle_secs = 120\n";
@@ -96,7 +96,7 @@ fn after_a_restart_of_dockerd_the_wrapper_lets_them_start_by_turns_and_all_come_
     // dockerd answers nobody yet, and is not needed for this.
     let held = || Ok(queue()?["waiting"].as_array().is_some_and(|all| all.len() == 2));
     eventually("those of one kind wait for those of the other", held)?;
-    eventually("all of them run again", || Ok(status("docker ps")?.0 == 0 && all_run(&storm)?))?;
+    eventually("all of them run again", || all_run(&storm))?;
     drop((storm, gated));
     Ok(())
 }
@@ -129,8 +129,7 @@ fn after_a_restart_of_dockerd_they_run_by_turns_where_freezing_is_wanted() -> Re
     let frozen = || storm.iter().filter(|c| c.knob("cgroup.freeze").ok() == Some(1)).count();
     eventually("those of one kind wait for those of the other", || Ok(frozen() == 2))?;
     drop(silent);
-    let all_run = || Ok(status("docker ps")?.0 == 0 && all_run(&storm)?);
-    eventually("to dockerd all of them run", all_run)?;
+    eventually("to dockerd all of them run", || all_run(&storm))?;
     sh("ctlmgr queue release")?;
     eventually("nobody waits any more", || Ok(frozen() == 0))?;
     sh("rm /etc/ctlmgr/config.d/90-freeze.toml")?;

@@ -28,11 +28,6 @@ pub fn make(name: &str, character: &str) -> Result<Container> {
     Ok(Container { name: name.to_owned(), cgroup: std::path::PathBuf::new() })
 }
 
-/// Whether dockerd says that it runs.
-pub fn is_running(name: &str) -> Result<bool> {
-    Ok(sh(&format!("docker inspect -f '{{{{.State.Running}}}}' {name}"))? == "true")
-}
-
 /// Who starts and who waits.
 pub fn queue() -> Result<Value> {
     json("ctlmgr queue --json")
