@@ -22,6 +22,8 @@ use crate::processors::Processors;
 const EVERY: Duration = Duration::from_secs(5);
 /// Between two looks at processors that leave no choice: more of them may come.
 const WITHOUT_CHOICE: Duration = Duration::from_secs(60);
+/// Readings for which what goes to an address that nobody has may be for one that dockerd has not told of yet.
+const UNTOLD: u8 = 6;
 /// After so long the past counts for half.
 const HALF: f64 = 60.0;
 
@@ -104,6 +106,15 @@ async fn follow(mut parts: Parts, publish: watch::Sender<Seen>) {
     }
 }
 
+/// What is known of a cgroup and an address.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// The kernel's count, as far as it was attributed.
+    bytes: u64,
+    /// Readings that have seen it.
+    seen: u8,
+}
+
 /// The state of counting.
 #[derive(Default)]
 struct Counting {
@@ -112,7 +123,7 @@ struct Counting {
     refused: Option<String>,
     /// The kernel's counts of the last reading, and what they came to, each attributed to whoever had the
     /// address when it was sent: addresses are used again.
-    known: BTreeMap<(CgroupId, IpAddr), u64>,
+    known: BTreeMap<(CgroupId, IpAddr), Known>,
     sums: Totals,
     rates: Rates,
     read_at: Option<Instant>,
@@ -154,7 +165,7 @@ impl Counting {
         let now = Instant::now();
         let passed = self.read_at.replace(now).map(|before| now.duration_since(before));
         let sent = self.source.as_ref().map(|source| source()).unwrap_or_default();
-        let more = Totals::new(self.grown(sent), &members, containers);
+        let more = Totals::new(self.grown(sent, containers), &members, containers);
         self.sums.add(more);
         self.rates.follow(&self.sums, passed);
         let graph = self.rates.graph(traffic, &self.sums, containers);
@@ -163,15 +174,22 @@ impl Counting {
 }
 
 impl Counting {
-    /// What was sent since the last reading.
-    fn grown(&mut self, sent: Vec<Sent>) -> Vec<Sent> {
+    /// What was sent since the last reading. What a new pair sends to an address that nobody has is left for later ones: a
+    /// container may send a good part of all it ever does before dockerd has told of it.
+    fn grown(&mut self, sent: Vec<Sent>, containers: &Containers) -> Vec<Sent> {
+        let facts = containers.by_id.values();
+        let told: BTreeSet<IpAddr> = facts.flat_map(|f| f.addresses.iter().copied()).collect();
         let mut known = BTreeMap::new();
         let mut all = Vec::with_capacity(sent.len());
         for (cgroup, peer, bytes) in sent {
             // A count that began anew has grown from nothing.
-            let before = self.known.get(&(cgroup, peer)).filter(|before| **before <= bytes);
-            all.push((cgroup, peer, bytes - before.copied().unwrap_or(0)));
-            known.insert((cgroup, peer), bytes);
+            let before = self.known.get(&(cgroup, peer)).filter(|before| before.bytes <= bytes);
+            let before = before.copied().unwrap_or_default();
+            let seen = before.seen.saturating_add(1);
+            let is_left = seen < UNTOLD && !told.contains(&peer.to_canonical());
+            let bytes = if is_left { before.bytes } else { bytes };
+            all.push((cgroup, peer, bytes - before.bytes));
+            known.insert((cgroup, peer), Known { bytes, seen });
         }
         self.known = known;
         all
@@ -404,11 +422,8 @@ mod tests {
         let (mut members, mut containers) = world();
         let mut counting = Counting::default();
         let mut look = |members: &Members, containers: &Containers, bytes| {
-            let more = Totals::new(
-                counting.grown(vec![(CgroupId(10), to(3), bytes)]),
-                members,
-                containers,
-            );
+            let grown = counting.grown(vec![(CgroupId(10), to(3), bytes)], containers);
+            let more = Totals::new(grown, members, containers);
             counting.sums.add(more);
             counting.sums.pairs.clone()
         };
@@ -422,6 +437,30 @@ mod tests {
         members.cpu_usec.insert("33".to_owned(), 0);
         let after = look(&members, &containers, 1_000_500);
         assert_eq!(after, BTreeMap::from([(("00".to_owned(), "33".to_owned()), 500)]));
+    }
+
+    /// Seen where processors are short: two files were fetched before dockerd had told of who has them, and were nobody's.
+    #[test]
+    fn what_is_sent_before_dockerd_tells_of_the_peer_is_its_own_and_after_a_while_outside() {
+        let (members, told) = world();
+        let mut untold = told.clone();
+        untold.by_id.remove("11");
+        let elsewhere = IpAddr::from([8, 8, 8, 8]);
+        let after = |readings: u8| {
+            let mut counting = Counting::default();
+            for reading in 1..=readings + 3 {
+                let containers = if reading > readings { &told } else { &untold };
+                let bytes = 1000 * u64::from(reading.min(readings));
+                let sent = vec![(CgroupId(10), to(3), bytes), (CgroupId(10), elsewhere, bytes)];
+                let grown = counting.grown(sent, containers);
+                counting.sums.add(Totals::new(grown, &members, containers));
+            }
+            let sum = |all: Vec<u64>| all.iter().sum::<u64>();
+            let Totals { pairs, outside, .. } = counting.sums;
+            (sum(pairs.into_values().collect()), sum(outside.into_values().collect()))
+        };
+        assert_eq!(after(UNTOLD - 1), (5000, 5000));
+        assert_eq!(after(UNTOLD + 1), (0, 14_000), "it is nobody's for too long");
     }
 
     #[test]
