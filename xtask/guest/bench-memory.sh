@@ -255,8 +255,9 @@ case $policy in act*) ctlmgr status ;; esac
 journalctl -u ctlmgr -o json --output-fields=F_PATH,F_KNOB,F_FROM,F_TO --no-pager | grep '"F_TO"' | sed 's/^/@/' || true
 cpu=$(systemctl show -P CPUUsageNSec ctlmgr.service)
 echo "@{\"counter\":\"ctlmgr_cpu_nsec\",\"value\":$cpu}"
+# How soon dockerd answers on such a host, once the client itself is in memory, and with its part of the processors; on
+# some it may never.
 systemctl set-property --runtime ctlmgr.slice CPUWeight=100
-# How soon dockerd answers on such a host, once the client itself is in memory; on some it may never.
 timeout 60 docker context ls >/dev/null || true
 asked=$(date +%s%3N)
 if timeout 60 docker ps >/dev/null; then

@@ -121,8 +121,8 @@ struct Counting {
     source: Option<Source>,
     /// Why there is none although it is wanted.
     refused: Option<String>,
-    /// The kernel's counts of the last reading, and what they came to, each attributed to whoever had the
-    /// address when it was sent: addresses are used again.
+    /// The kernel's counts of the last reading, as far as they were attributed, and what they came to, each for whoever had
+    /// the address when it was sent: addresses are used again.
     known: BTreeMap<(CgroupId, IpAddr), Known>,
     sums: Totals,
     rates: Rates,
@@ -177,8 +177,7 @@ impl Counting {
     /// What was sent since the last reading. What a new pair sends to an address that nobody has is left for later ones: a
     /// container may send a good part of all it ever does before dockerd has told of it.
     fn grown(&mut self, sent: Vec<Sent>, containers: &Containers) -> Vec<Sent> {
-        let facts = containers.by_id.values();
-        let told: BTreeSet<IpAddr> = facts.flat_map(|f| f.addresses.iter().copied()).collect();
+        let owners = owners(containers);
         let mut known = BTreeMap::new();
         let mut all = Vec::with_capacity(sent.len());
         for (cgroup, peer, bytes) in sent {
@@ -186,7 +185,7 @@ impl Counting {
             let before = self.known.get(&(cgroup, peer)).filter(|before| before.bytes <= bytes);
             let before = before.copied().unwrap_or_default();
             let seen = before.seen.saturating_add(1);
-            let is_left = seen < UNTOLD && !told.contains(&peer.to_canonical());
+            let is_left = seen < UNTOLD && !owners.contains_key(&peer.to_canonical());
             let bytes = if is_left { before.bytes } else { bytes };
             all.push((cgroup, peer, bytes - before.bytes));
             known.insert((cgroup, peer), Known { bytes, seen });
@@ -194,6 +193,12 @@ impl Counting {
         self.known = known;
         all
     }
+}
+
+/// Who has which address, by full ids.
+fn owners(containers: &Containers) -> BTreeMap<IpAddr, &String> {
+    let facts = containers.by_id.values();
+    facts.flat_map(|f| f.addresses.iter().map(|address| (*address, &f.id))).collect()
 }
 
 #[cfg(feature = "ebpf")]
@@ -234,14 +239,11 @@ impl Totals {
     }
 
     fn new(sent: Vec<Sent>, members: &Members, containers: &Containers) -> Totals {
-        let mut of_address: BTreeMap<IpAddr, &String> = BTreeMap::new();
-        for facts in containers.by_id.values() {
-            of_address.extend(facts.addresses.iter().map(|address| (*address, &facts.id)));
-        }
+        let owners = owners(containers);
         let mut totals = Totals { cpu_usec: members.cpu_usec.clone(), ..Totals::default() };
         for (cgroup, peer, bytes) in sent {
             let Some(from) = members.of_cgroup.get(&cgroup) else { continue };
-            match of_address.get(&peer.to_canonical()) {
+            match owners.get(&peer.to_canonical()) {
                 // To itself, by its own address.
                 Some(to) if *to == from => {}
                 // Of IPv4 the program leaves it out.
