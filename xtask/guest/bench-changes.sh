@@ -19,19 +19,25 @@ change() {
 	sleep 25
 }
 balloon() { echo "@{\"balloon\":$1}" >&3; }
-start_growing() {
-	docker run -d --name web-c --network none --memory-reservation 300m -v "$log:/log" lab-hog \
-		/hog --first 0 --size 300 --steps 2 --step-secs 30 --rate 10 --threads 2 --out /log/web-c.json
+# start_changing NAME MIB FIRST SIZE SECS: goes from the mean of both sizes, in MiB, to the second one.
+start_changing() {
+	docker run -d --name "$1" --network none --memory-reservation "$2m" -v "$log:/log" lab-hog \
+		/hog --first "$3" --size "$4" --steps 2 --step-secs "$5" --rate 10 --threads 2 --out "/log/$1.json"
 }
+# It does so by its own clock.
+has_set() { until grep -q "\"set_mib\":$2," "$log/$1.json"; do sleep 0.1; done; }
 
 change "a unit without promise starts and grows to 700 MiB within 10 s" start_pressure 700 2 10
-change "a third container starts, 150 MiB" start_growing
-# It grows by its own clock.
-until grep -q '"set_mib":300' "$log/web-c.json"; do sleep 0.1; done
+change "a third container starts, 150 MiB" start_changing web-c 300 0 300 30
+has_set web-c 300
 change "the third grows to 300 MiB" true
 change "the promise of web-b is halved by docker update" docker update --memory-reservation 300m web-b
 change "the promise of web-b is 600 MiB again" docker update --memory-reservation 600m web-b
 change "the third is removed" docker rm -f web-c
+start_changing web-d 500 900 100 40 >/dev/null
+has_set web-d 100
+change "a fourth gives up 400 of 500 MiB" true
+docker rm -f web-d >/dev/null
 change "the unit ends" systemctl stop lab-pressure
 change "the machine shrinks to 1100 MiB" balloon 1100
 change "web-a weighs 400" ctlmgr weight web-a 400

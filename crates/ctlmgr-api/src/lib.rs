@@ -94,13 +94,16 @@ pub struct Felt {
 /// Answer of `GET /v1/why/NAME`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Why {
-    /// What is decided now.
+    /// What is decided now; of one that is gone, what was last.
     pub verdict: Verdict,
-    /// Last decisions about it and its ancestors, newest first.
+    /// Last decisions about it and its ancestors, newest first; then those about the one of that name before it.
     pub decisions: Vec<Decision>,
     /// Where it is to run; absent where placement does not look at it.
     #[serde(default)]
     pub place: Option<PlaceVerdict>,
+    /// When it was first found gone, in milliseconds since 1970; absent while it is there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gone_unix_ms: Option<u64>,
 }
 
 /// One knob that differs from what was there before ctlmgr.

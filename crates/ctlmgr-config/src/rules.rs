@@ -149,7 +149,10 @@ fn contradicts(a: &Rule, b: &Rule) -> bool {
         return false;
     }
     let (x, y) = (&a.effect, &b.effect);
-    let disagree = differ(x.weight.as_ref(), y.weight.as_ref())
+    // Of equal weight, but it may be that only one class is frozen or stopped, and without a class nobody is.
+    let is_other_class = x.weight.is_some() && y.weight.is_some() && x.class != y.class;
+    let disagree = is_other_class
+        || differ(x.weight.as_ref(), y.weight.as_ref())
         || differ(x.promise.as_ref(), y.promise.as_ref())
         || differ(x.floor.as_ref(), y.floor.as_ref())
         || differ(x.managed.as_ref(), y.managed.as_ref());

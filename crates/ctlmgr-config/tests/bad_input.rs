@@ -85,6 +85,13 @@ fn overlapping_rules_name_each_other() {
         shown.starts_with("10-a.toml:4: rule.name: `*-1` and `web-*` (rule at 10-a.toml:1)"),
         "{shown}"
     );
+    // A class says who may be frozen or stopped, too.
+    for other in ["class = \"scratch\"", "weight = 1"] {
+        let text = format!(
+            "[classes]\nscratch = 1\n[[rule]]\nname = \"web-*\"\nclass = \"idle\"\n[[rule]]\nname = \"*-1\"\n{other}"
+        );
+        assert!(faults(text).contains("set different values"), "{other}");
+    }
     let literal = "[[rule]]\nname = \"web-1\"\nweight = 5\n[[rule]]\nname = \"web-*\"\nweight = 6";
     let settings = parse(&[fragment("a.toml", literal)]).unwrap();
     let last = settings.rules.last().unwrap();

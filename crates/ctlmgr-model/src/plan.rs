@@ -271,6 +271,9 @@ pub struct Verdict {
     pub weight_from: String,
     /// Memory promised, if any.
     pub promise: Option<Bytes>,
+    /// Where the promise comes from. Empty without one, and in plans from before that was said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub promise_from: String,
     /// Size basis: the promise, else slow-moving demand; corrected by what it and others feel.
     pub basis: Bytes,
     /// Estimated working set.
@@ -288,6 +291,9 @@ pub struct Verdict {
     pub slice: Option<CgroupPath>,
     /// Kept in any case.
     pub floor: Bytes,
+    /// Where the floor comes from, if one was given. Empty without one, and in plans from before that was said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub floor_from: String,
     /// Kept whatever it weighs: the floor, or what cannot be taken and a little, whichever is more. Zero in plans from before that was said.
     #[serde(default)]
     pub kept: Bytes,

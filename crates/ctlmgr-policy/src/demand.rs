@@ -18,7 +18,7 @@
 //! much more is missing ([`crate::cache`]). Whoever misses any has need of all that it has, or had, within its promise; a managed one
 //! beyond, too, of what is back soon where all that is away would be back within the horizon, and for a while after ([`crate::claim`]). MGLRU calls everything that comes back a part of the
 //! working set, a file that is read from end to end again and again included, of which a part is worth nothing; so what is read in sequence counts up to the basis or the promise only. Rises count at once, falls decay, so that a short dip does not
-//! cost the protection that the next burst needs. While it waits for what it had a workload shows nothing of what it
+//! cost the protection that the next burst needs; what its owner gave up by itself goes faster while others are short ([`crate::freed`]). While it waits for what it had a workload shows nothing of what it
 //! needs, so only the time in which it did not wait counts: page cache that was taken long ago is of no working set to
 //! the kernel when it comes back, and its owner would lose its claim because it was robbed of it. Who waits for half of
 //! its time still loses it, in twice the time. Of units and containers that nobody manages no more is kept than a floor and what came back of late ([`crate::units`]), so
@@ -53,6 +53,7 @@ use crate::cache_probe::{CacheProbe, Counts};
 use crate::claim::Claim;
 use crate::entitlement::entitlement_with_reserved;
 use crate::fade::toward;
+use crate::freed::{Freed, Passed};
 use crate::heat::Heat;
 use crate::lent::Lent;
 use crate::price::Prices;
@@ -129,6 +130,9 @@ pub(crate) struct Estimate {
     /// Whether it makes use of a floor ([`crate::lent`]).
     #[serde(default)]
     pub lent: Lent,
+    /// How it gives up memory by itself ([`crate::freed`]).
+    #[serde(default)]
+    pub freed: Freed,
 }
 
 /// `now − before` per second.
@@ -180,18 +184,18 @@ pub(crate) fn estimate(
         0 => (last.refaults_per_sec, last.doing),
         _ => (per_sec(last.refaults, refaults, passed), doing(&last.seen, &seen, passed)),
     };
-    let anon_rate = per_sec(last.refaults_anon, memory.refault_anon, passed);
     let counted = time_waited(&last, memory, &seen, passed);
     let toll = last.toll.next(passed, memory, counted);
     let uncounted = prices.fault.map_or(0.0, |cost| toll.uncounted(cost));
     let waited = counted.map(|waited| (waited.each + uncounted).min(1.0));
     let awake = not_waited(passed, waited);
-    let returning = returning(look, anon_rate);
+    let returning = returning(look, per_sec(last.refaults_anon, memory.refault_anon, passed));
     let cache = cache::estimate(look, &last, returning, awake);
     let beside = memory.working_set() + returning + cache.with_it;
     let need = |cache: Bytes| capped(beside + cache, memory.max);
     let (now, all) = (need(cache.needed), need(cache.needed.max(cache.missed)));
-    let kept = toward(last.demand, now, awake, half_life(settings, look));
+    let faded = Passed { all: passed, awake, half_life: half_life(settings, look) };
+    let (freed, kept) = last.freed.next(look, (last.demand, now), faded);
     let demand = capped(now.max(kept), memory.max);
     // Who reads in sequence does not need all of that, but earns by it like others.
     let earned = demand.max(all);
@@ -222,10 +226,15 @@ pub(crate) fn estimate(
         cache_probe: cache.probe,
         returning,
         low_events: Some(memory.events.low),
-        is_robbed: last.low_events.is_some_and(|before| memory.events.low > before)
-            || robbed_per_sec >= MISSED,
+        is_robbed: is_low(&last, memory) || robbed_per_sec >= MISSED,
         lent: last.lent.next(passed, missed, look.contended_ago),
+        freed,
     }
+}
+
+/// Whether the kernel has taken protected memory since the last look.
+fn is_low(last: &Estimate, memory: &MemorySample) -> bool {
+    last.low_events.is_some_and(|before| memory.events.low > before)
 }
 
 /// Pages that came back each second, but for what a probe had taken, which is nobody's theft; and what all of them come to, if they are no trifle.
@@ -283,6 +292,7 @@ fn first(look: &Look<'_>) -> Estimate {
         low_events: Some(memory.events.low),
         is_robbed: false,
         lent: Lent::default(),
+        freed: Freed::new(memory),
     }
 }
 

@@ -20,6 +20,7 @@ mod entitlement;
 mod fade;
 mod feedback;
 mod floors;
+mod freed;
 mod freeze;
 pub mod gate;
 mod hard;

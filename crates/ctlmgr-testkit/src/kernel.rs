@@ -13,7 +13,7 @@
 //!
 //! # What it does not
 //! Processors that are short: they are said to be busy, and nobody waits for one. Slab, page cache on the active list, nested slices, kills for want of memory (who wants more
-//! than there is waits), and MGLRU's habit of taking from one
+//! than there is waits), what Linux reclaims of who is above its memory.high (here that slows growth down and takes nothing), and MGLRU's habit of taking from one
 //! cgroup after the other. It shows whether a controller settles, not how fast a disk is.
 
 use std::collections::BTreeMap;

@@ -25,8 +25,9 @@ pub(crate) fn run(socket: &Path, command: Command, json: bool) -> Result<u8, Fai
             Command::Plan => present(json, &client.get::<Plan>("/v1/plan").await?, show::plan),
             Command::Why { name } => {
                 let why: Why = client.get(&format!("/v1/why/{}", escape(&name))).await?;
-                // Without a plan there is nothing to compare with.
+                // Without a plan there is nothing to compare with, nor for who is gone.
                 let plan = client.get::<Plan>("/v1/plan").await.ok();
+                let plan = plan.filter(|_| why.gone_unix_ms.is_none());
                 let alternative = plan.and_then(|plan| what_if::alternative(&plan, &why.verdict));
                 present(json, &show::Explained { why, alternative }, show::why)
             }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use ctlmgr_api::Client;
+use ctlmgr_model::{Plan, Verdict};
 use ctlmgr_policy::replay::{Event, Replay, replay};
 use serde::Deserialize;
 
@@ -80,18 +81,44 @@ fn parse(text: &str) -> Result<Vec<Event>, anyhow::Error> {
 fn show_deviations(result: &Replay) {
     for deviation in result.deviations.iter().take(SHOWN) {
         show::line(&format!("at {} ms", deviation.at.0));
-        for (name, plan) in [("recorded", &deviation.recorded), ("replayed", &deviation.replayed)] {
+        let (recorded, replayed) = (&deviation.recorded, &deviation.replayed);
+        for (name, plan, other) in
+            [("recorded", recorded, replayed), ("replayed", replayed, recorded)]
+        {
             show::line(&format!("  {name}: {} to share", plan.account.capacity));
             plan.steps.iter().for_each(|step| show::line(&format!("    {step}")));
+            for line in of_its_own(plan, other) {
+                show::line(&format!("    {line}"));
+            }
         }
     }
     let (all, different) = (result.decisions, result.deviations.len());
     show::line(&format!("{all} decisions, {different} came out differently"));
 }
 
+/// What one of two plans says of workloads, and complains of, as the other does not.
+fn of_its_own(plan: &Plan, other: &Plan) -> Vec<String> {
+    let verdicts = plan.verdicts.iter().filter(|v| !other.verdicts.contains(v));
+    let complaints = plan.complaints.iter().filter(|c| !other.complaints.contains(c));
+    let share =
+        |v: &Verdict| format!("{}: needs {}, share {}: {}", v.name, v.demand, v.share, v.reason.0);
+    verdicts.map(share).chain(complaints.map(|c| format!("! {c}"))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plans_that_differ_in_shares_alone_do_not_look_the_same() {
+        let text = include_str!("../tests/what-if-plan.json");
+        let plan: Plan = serde_json::from_str(text).expect("a plan");
+        let mut other = plan.clone();
+        other.verdicts[0].share = ctlmgr_model::Bytes::mib(7);
+        assert_eq!(of_its_own(&plan, &plan), [""; 0]);
+        let [line] = &*of_its_own(&other, &plan) else { panic!("one line") };
+        assert!(line.contains("share 7 MiB"), "{line}");
+    }
 
     #[test]
     fn what_is_no_recording_is_refused_with_its_line() {

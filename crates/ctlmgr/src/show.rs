@@ -115,17 +115,20 @@ pub(crate) struct Explained {
 pub(crate) fn why(explained: &Explained) {
     let Explained { why, alternative } = explained;
     let v = &why.verdict;
+    if let Some(since) = why.gone_unix_ms {
+        line(&format!("{} is gone, since {}. What held for it last:", v.name, clock(since)));
+    }
     line(&format!("{}: {}", v.name, v.reason.0));
     line("");
-    let promise = v.promise.map_or("none".to_owned(), |p| p.to_string());
+    let promise = v.promise.map_or("none".to_owned(), |p| from(p.to_string(), &v.promise_from));
     let stall = v.stall_pct.map_or("unknown".to_owned(), |p| format!("{} %", p.0));
     for (what, value) in [
         ("cgroup", v.path.to_string()),
-        ("weight", format!("{} ({})", v.weight, v.weight_from)),
+        ("weight", from(v.weight.to_string(), &v.weight_from)),
         ("promise", promise),
         ("basis", basis(v)),
         ("need", v.demand.to_string()),
-        ("floor", v.floor.to_string()),
+        ("floor", from(v.floor.to_string(), &v.floor_from)),
         ("rung", v.rung.map_or("none".to_owned(), |r| r.to_string())),
         ("share", format!("{} (bound by {})", v.share, v.bound)),
         ("held", format!("{}, {} in swap", v.held, v.swapped)),
@@ -144,6 +147,11 @@ pub(crate) fn why(explained: &Explained) {
     line("");
     line(if why.decisions.is_empty() { "No decisions so far." } else { "Last decisions:" });
     why.decisions.iter().for_each(decision);
+}
+
+/// A value, and who said so.
+fn from(value: String, origin: &str) -> String {
+    if origin.is_empty() { value } else { format!("{value} ({origin})") }
 }
 
 fn basis(v: &Verdict) -> String {
@@ -165,9 +173,13 @@ fn doing(doing: &Doing) -> String {
     )
 }
 
+fn clock(unix_ms: u64) -> String {
+    let clock = unix_ms / 1000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", clock / 3600, clock / 60 % 60, clock % 60)
+}
+
 fn decision(decision: &Decision) {
-    let clock = decision.unix_ms / 1000 % 86_400;
-    let time = format!("{:02}:{:02}:{:02} UTC", clock / 3600, clock / 60 % 60, clock % 60);
+    let time = clock(decision.unix_ms);
     let outcome = match &decision.outcome {
         None => "only observed".to_owned(),
         // That its keeper has to be told still makes no difference to anybody.

@@ -88,6 +88,9 @@ impl<U: UnitProperties> Daemon<U> {
         let steps = plan.steps.clone();
         let (host, gaps) = (snapshot.host.clone(), snapshot.gaps.clone());
         self.history.look(&plan);
+        if let Some(last) = &self.last {
+            self.gone.note(&last.plan, &plan, unix_ms());
+        }
         self.last = Some(Last { plan, host, gaps });
         match self.settings.memory.mode {
             Mode::Act if violations.is_empty() && self.journal.is_some() => {
@@ -226,11 +229,14 @@ impl<U: UnitProperties> Daemon<U> {
     }
 
     fn remember(&mut self, step: Step, outcome: Option<Outcome>) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let unix_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let plan = self.last.as_ref().map(|l| &l.plan);
-        self.history.remember((self.now(), unix_ms), step, outcome, plan);
+        self.history.remember((self.now(), unix_ms()), step, outcome, plan);
     }
+}
+
+fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether the next reading finds another writer's value in a knob of the memory job, and counts it then. What was given

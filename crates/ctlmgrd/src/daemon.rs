@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 use crate::calm::Calm;
 use crate::control::{Command, Line, Shown};
 use crate::gate::late::Permit;
+use crate::gone::Gone;
 use crate::history::History;
 use crate::places::Places;
 use crate::recorder::Recorder;
@@ -73,6 +74,7 @@ pub(crate) struct Daemon<U> {
     pub waiting: Vec<Command>,
     pub last: Option<Last>,
     pub history: History,
+    pub gone: Gone,
     pub recorder: Recorder,
     pub counters: Counters,
     /// Whether the gate may freeze.
@@ -172,6 +174,7 @@ fn assemble(places: Places) -> Result<(Daemon<SystemdBus>, Sources, Line)> {
         waiting: Vec::new(),
         last: None,
         history: History::default(),
+        gone: Gone::default(),
         recorder: Recorder::default(),
         counters: Counters::default(),
         announce,

@@ -11,6 +11,7 @@ mod cycle;
 mod daemon;
 pub mod doctor;
 mod gate;
+mod gone;
 mod history;
 pub mod log;
 mod notify;

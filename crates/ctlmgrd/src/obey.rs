@@ -74,10 +74,22 @@ impl<U: UnitProperties> Daemon<U> {
 
     fn why(&self, name: &str) -> Result<Why, Refused> {
         let plan = self.plan()?;
-        let verdict = plan.verdicts.into_iter().find(|v| v.name.0 == name);
-        let verdict = verdict.ok_or_else(|| self.no_workload(name))?;
-        let decisions = self.history.concerning(&verdict.path, 10);
-        Ok(Why { verdict, decisions, place: None })
+        let present = plan.verdicts.into_iter().find(|v| v.name.0 == name);
+        match (present, self.gone.last(name)) {
+            (Some(verdict), before) => {
+                let mut decisions = self.history.concerning(&verdict.path, 10);
+                // One of that name that was stopped was another container, but the same to an operator.
+                let of = before.map(|gone| self.history.of(&gone.verdict.path));
+                decisions.extend(of.unwrap_or_default());
+                Ok(Why { verdict, decisions, place: None, gone_unix_ms: None })
+            }
+            (None, Some(gone)) => {
+                let (verdict, since) = (gone.verdict.clone(), gone.unix_ms);
+                let decisions = self.history.concerning(&verdict.path, 10);
+                Ok(Why { verdict, decisions, place: None, gone_unix_ms: Some(since) })
+            }
+            (None, None) => Err(self.no_workload(name)),
+        }
     }
 
     fn no_workload(&self, name: &str) -> Refused {

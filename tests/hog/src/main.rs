@@ -47,7 +47,7 @@ struct Arguments {
     /// Lock all memory, so that the kernel can take none of it (mlockall(2)); needs a limit that allows it.
     #[arg(long)]
     lock: bool,
-    /// Grow to the size in this many equal steps.
+    /// Grow, or shrink, to the size in this many equal steps.
     #[arg(long, default_value_t = 1)]
     steps: u32,
     /// Seconds from one step to the next.

@@ -20,7 +20,7 @@ const BATCH: Duration = Duration::from_millis(20);
 /// What each thread does.
 #[derive(Debug)]
 pub struct Plan {
-    /// Size before the first step, and after the last one.
+    /// Size before the first step, and after the last one; it may shrink.
     pub first_mib: u64,
     pub size_mib: u64,
     /// So much of the set is touched at most.
@@ -41,8 +41,10 @@ impl Plan {
             true => u64::from(self.steps),
             false => (passed.as_millis() / self.step.as_millis()) as u64 + 1,
         };
+        let part = |of: u64| of * step.min(u64::from(self.steps)) / u64::from(self.steps);
         let grown = self.size_mib.saturating_sub(self.first_mib);
-        self.first_mib + grown * step.min(u64::from(self.steps)) / u64::from(self.steps)
+        let shrunk = self.first_mib.saturating_sub(self.size_mib);
+        self.first_mib + part(grown) - part(shrunk)
     }
 
     /// What is touched of a set of so many MiB.
@@ -84,10 +86,13 @@ impl Set {
         }
     }
 
-    /// Adds segments of one MiB of random data until the set has the wanted size.
-    fn grow(&mut self, wanted_mib: u64, random: &mut Random) -> Result<()> {
+    /// Adds segments of one MiB of random data until the set has the wanted size, or frees memory that is beyond it.
+    fn resize(&mut self, wanted_mib: u64, random: &mut Random) -> Result<()> {
         let words = PAGES_PER_MIB as usize * PAGE_WORDS;
         let before = self.mib();
+        if let Set::Memory(segments) = self {
+            segments.truncate(wanted_mib as usize);
+        }
         for _ in before..wanted_mib {
             let segment: Vec<u64> = (0..words).map(|_| random.next()).collect();
             match self {
@@ -136,7 +141,7 @@ pub fn run(plan: &Plan, thread: u64, shared: &Mutex<Histogram>, stop: &AtomicBoo
     let mut owed = 0.0;
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
-        set.grow(plan.wanted_mib(now), &mut random)?;
+        set.resize(plan.wanted_mib(now), &mut random)?;
         let live_mib = plan.live_mib(set.mib());
         owed += (plan.touches_per_mib * live_mib) as f64 * BATCH.as_secs_f64();
         let pages = live_mib * PAGES_PER_MIB;

@@ -34,6 +34,8 @@ pub struct Results<'a> {
 struct Felt {
     /// Part of its set in memory.
     resident: f64,
+    /// The same in MiB, beside what it was promised.
+    of_promise: f64,
     /// Part of the wanted touches that were made.
     pace: f64,
     /// Latency of a touch, in microseconds.
@@ -60,6 +62,7 @@ impl Felt {
         };
         Felt {
             resident: held / set,
+            of_promise: held / f64::from(member.promise.max(1)),
             pace: mean(of(), "pace"),
             p50_us: mean(of(), "p50_us"),
             p99_us: mean(of(), "p99_us"),
@@ -155,9 +158,9 @@ impl Results<'_> {
         let step = self.scene.pressure.label();
         writeln!(
             out,
-            "| policy | run | {step} | of | resident | pace | p50 µs | p99 µs | refaults | outside MiB | host stalls, some / full % | swapped in / out in the step, MiB |"
+            "| policy | run | {step} | of | resident, of the set | of what was promised | pace | p50 µs | p99 µs | refaults | outside MiB | host stalls, some / full % | swapped in / out in the step, MiB |"
         )?;
-        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
         for (name, pair, runs) in self.compared() {
             for (n, run) in runs.into_iter().enumerate() {
                 let line = |s| self.line(&mut out, &format!("{name} | {}", n + 1), (pair, run), s);
@@ -185,11 +188,13 @@ impl Results<'_> {
         let swapped = |field: &str| (host(step, field) - host(step - 1, field)) / 256.0;
         writeln!(
             out,
-            "| {start} | {} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} | {:.1} / {:.1} | {:.0} / {:.0} |",
+            "| {start} | {} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} | {:.1} / {:.1} | {:.0} / {:.0} |",
             self.scene.pressure.steps()[step - 1],
             names(pair),
             a.resident,
             b.resident,
+            a.of_promise,
+            b.of_promise,
             a.pace,
             b.pace,
             a.p50_us,

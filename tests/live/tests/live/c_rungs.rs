@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Error, Result, bail, ensure};
 use ctlmgr_act::Stopper;
-use ctlmgr_live::{Container, Ctlmgr, eventually, inspect, install_hog, knob, sh};
+use ctlmgr_live::{Container, Ctlmgr, eventually, inspect, install_hog, json, knob, sh};
 use ctlmgr_model::{Millis, Outcome, Stoppable};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -207,6 +207,13 @@ fn when_memory_is_used_up_the_named_class_is_asked_and_then_stopped() -> Result<
     ensure!(stops.iter().any(|stop| reasons.contains(stop)), "{reasons}");
     ensure!(reasons.contains(" and web (weight 400"), "{reasons}");
     ensure!(reasons.contains("instead of it: nobody else may be"), "{reasons}");
+    // Though it is there no more.
+    eventually("`why` tells of its stop", || {
+        let why = json("ctlmgr why batch --json")?;
+        let decisions = why["decisions"].as_array().context("decisions")?;
+        let is_stop = |d: &serde_json::Value| d["step"]["action"].to_string().contains("stop");
+        Ok(why["gone_unix_ms"].is_u64() && decisions.iter().any(is_stop))
+    })?;
     eventually("web has its page cache again", || Ok(held_mib()? > WEB_MIB - 5))?;
     drop((web, batch, swap_off));
     sh("rm -r /etc/ctlmgr/config.d/96-rungs.toml /var/tmp/rungs")?;
