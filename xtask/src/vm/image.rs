@@ -11,7 +11,8 @@ use crate::{fresh, sh};
 // Everything the image is made from; its hash names the cache entry.
 const PACKAGES: &str = "systemd,systemd-sysv,dbus,udev,kmod,linux-image-amd64,initramfs-tools,\
     docker.io,docker-cli,iptables,redis-server,redis-tools,fio,busybox-static,iproute2,procps,\
-    qemu-guest-agent,zstd,docker-compose,e2fsprogs,systemd-oomd,oomd,util-linux";
+    qemu-guest-agent,zstd,docker-compose,e2fsprogs,systemd-oomd,oomd,util-linux,\
+    rootlesskit,slirp4netns,uidmap,dbus-user-session";
 const SETUP: &str = include_str!("../../guest/setup.sh");
 pub const FIRST_BOOT: &str = include_str!("../../guest/first-boot.sh");
 
