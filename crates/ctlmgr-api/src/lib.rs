@@ -96,7 +96,7 @@ pub struct Felt {
 pub struct Why {
     /// What is decided now; of one that is gone, what was last.
     pub verdict: Verdict,
-    /// Last decisions about it and its ancestors, newest first; then those about the one of that name before it.
+    /// Last decisions about it and its ancestors, newest first; then that the one of that name before it was stopped.
     pub decisions: Vec<Decision>,
     /// Where it is to run; absent where placement does not look at it.
     #[serde(default)]

@@ -23,7 +23,7 @@
 //! the kernel when it comes back, and its owner would lose its claim because it was robbed of it. Who waits for half of
 //! its time still loses it, in twice the time. Of units and containers that nobody manages no more is kept than a floor and what came back of late ([`crate::units`]), so
 //! what the kernel has taken from them and they do not ask for again is a claim that nobody makes use of: theirs falls
-//! within seconds ([`UNKEPT_HALF_LIFE`]). With a minute dockerd was owed 73 MiB where it lived by 20, and the shares of
+//! within seconds ([`crate::freed::UNKEPT`]). With a minute dockerd was owed 73 MiB where it lived by 20, and the shares of
 //! everybody else were short by the difference.
 //!
 //! The *basis* of a workload without promise follows demand much slower, so that a sudden hog
@@ -53,7 +53,7 @@ use crate::cache_probe::{CacheProbe, Counts};
 use crate::claim::Claim;
 use crate::entitlement::entitlement_with_reserved;
 use crate::fade::toward;
-use crate::freed::{Freed, Passed};
+use crate::freed::{self, Claimed, Freed};
 use crate::heat::Heat;
 use crate::lent::Lent;
 use crate::price::Prices;
@@ -71,9 +71,6 @@ pub(crate) const MISSED: u64 = 16;
 pub(crate) const IN_USE: u64 = 8;
 /// However much it waits, need fades in this part less of the time at most.
 const MOST_WAITED: f64 = 0.9;
-/// Half of what is no longer used and not protected either is no claim after so long: a fifth is left after 10 s, in
-/// which shares are to settle.
-const UNKEPT_HALF_LIFE: Millis = Millis(4000);
 /// A basis is never below this much of demand: what a small newcomer needs to live.
 pub(crate) const LIVING: Bytes = Bytes::mib(64);
 
@@ -168,6 +165,8 @@ pub(crate) struct Look<'a> {
     pub contended_ago: Option<Millis>,
     /// Whether the kernel says what of the page cache that comes back was of the working set.
     pub says_cache: bool,
+    /// Whether what is given up is soon no claim any more.
+    pub goes_soon: bool,
 }
 
 /// The next estimate from the last one and a look.
@@ -194,8 +193,8 @@ pub(crate) fn estimate(
     let beside = memory.working_set() + returning + cache.with_it;
     let need = |cache: Bytes| capped(beside + cache, memory.max);
     let (now, all) = (need(cache.needed), need(cache.needed.max(cache.missed)));
-    let faded = Passed { all: passed, awake, half_life: half_life(settings, look) };
-    let (freed, kept) = last.freed.next(look, (last.demand, now), faded);
+    let claim = Claimed::of(settings, look, (last.demand, now), (passed, awake));
+    let (freed, kept) = last.freed.next(memory, claim);
     let demand = capped(now.max(kept), memory.max);
     // Who reads in sequence does not need all of that, but earns by it like others.
     let earned = demand.max(all);
@@ -246,12 +245,6 @@ fn came_back(look: &Look<'_>, last: &Estimate, cache: &Cache) -> (u64, Bytes) {
     let anon = memory.refault_anon.saturating_sub(last.refaults_anon);
     let is_missed = rate(if look.is_kept && cache.is_scan { anon } else { pages }) >= MISSED;
     (rate(pages), cache::within(if is_missed { pages } else { 0 }, 1))
-}
-
-/// Half of what is no longer needed fades in this time.
-fn half_life(settings: &MemorySettings, look: &Look<'_>) -> Millis {
-    let kept = settings.demand_half_life;
-    if look.is_kept { kept } else { kept.min(UNKEPT_HALF_LIFE) }
 }
 
 /// The part of the time in which it could show what it needs.
@@ -341,10 +334,21 @@ pub(crate) fn estimate_all<'a>(
     let says_cache = cache::is_said(snapshot);
     let contended = newest.zip(state.tension.contended_at);
     let contended_ago = contended.map(|(newest, at)| newest.since(at));
+    let goes_soon = freed::goes_soon(contended_ago, snapshot);
     let look = |(g, promise, is_kept): (&'a Group, Option<Bytes>, bool)| {
         let (memory, seen) = (&g.memory, g.activity);
-        let look =
-            Look { at, memory, seen, prices, is_new, promise, is_kept, contended_ago, says_cache };
+        let look = Look {
+            at,
+            memory,
+            seen,
+            prices,
+            is_new,
+            promise,
+            is_kept,
+            contended_ago,
+            says_cache,
+            goes_soon,
+        };
         (g.id, estimate(&settings.memory, last.get(&g.id).copied(), &look))
     };
     let total = snapshot.host.mem_total;
@@ -407,8 +411,19 @@ mod tests {
     fn plain(at: Millis, memory: &MemorySample, seen: Activity) -> Look<'_> {
         let prices = Prices::default();
         let (is_new, contended_ago, promise, is_kept) = (false, None, None, true);
-        let says_cache = true;
-        Look { at, memory, seen, prices, is_new, promise, is_kept, contended_ago, says_cache }
+        let (says_cache, goes_soon) = (true, false);
+        Look {
+            at,
+            memory,
+            seen,
+            prices,
+            is_new,
+            promise,
+            is_kept,
+            contended_ago,
+            says_cache,
+            goes_soon,
+        }
     }
 
     fn estimate(

@@ -174,7 +174,10 @@ impl Entitlement {
         };
         if let Some(promise) = self.read(workload, "ctlmgr.memory.promise", amount) {
             self.promise = Some(promise).filter(|p| *p > Bytes::ZERO);
-            self.promise_from = format!("label ctlmgr.memory.promise={promise}");
+            self.promise_from = match self.promise {
+                Some(_) => format!("label ctlmgr.memory.promise={promise}"),
+                None => String::new(),
+            };
         }
         let flag = |text: &str| bool::from_str(text).map_err(|_| "neither true nor false");
         self.managed = self.read(workload, "ctlmgr.managed", flag).unwrap_or(self.managed);

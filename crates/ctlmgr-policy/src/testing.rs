@@ -93,6 +93,7 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
         is_new: false,
         is_kept: true,
         contended_ago: None,
+        goes_soon: false,
         says_cache: true,
     };
     let mut estimate = estimate(&settings.memory, None, &look);

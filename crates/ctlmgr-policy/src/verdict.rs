@@ -96,6 +96,7 @@ fn of_bystander(
     let used = estimate.basis.max(estimate.demand);
     let most = Bytes(total.0 / SPARED_OF);
     let kept = if is_spared { used.scaled(SPARED).min(most) } else { Bytes::ZERO };
+    let floor = rules.floor_on(total);
     Entitlement {
         managed: true,
         weight: rules.weight,
@@ -103,8 +104,8 @@ fn of_bystander(
         weight_from: "bystanders.weight".to_owned(),
         promise: None,
         promise_from: String::new(),
-        floor: rules.floor_on(total).max(kept),
-        floor_from: "bystanders.floor".to_owned(),
+        floor: floor.max(kept),
+        floor_from: if kept > floor { "bystanders.spared" } else { "bystanders.floor" }.to_owned(),
         complaints: Vec::new(),
     }
 }
@@ -179,7 +180,7 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
         bound: share.bound,
         slice: slice.map(|slice| slice.path.clone()),
         floor: claim.floor.min(party.floor(party.owed)),
-        floor_from: party.entitlement.floor_from.clone(),
+        floor_from: floor_from(party, claim),
         kept: claim.floor,
         due,
         unmanaged_stuck: party.place().unmanaged_stuck,
@@ -191,6 +192,13 @@ fn verdict(account: &CapacityAccount, divided: &Divided<'_, '_>) -> Verdict {
         stall_pct: memory.pressure.map(|p| percent(p.some.avg10_pct)),
         reason: Reason(explain(account, divided)),
     }
+}
+
+/// Who said so, if the floor is what somebody said.
+fn floor_from(party: &Party<'_>, claim: &Claim) -> String {
+    let said = &party.entitlement;
+    let is_said = said.managed && claim.floor.min(party.floor(party.owed)) == said.floor;
+    if is_said { said.floor_from.clone() } else { String::new() }
 }
 
 #[expect(

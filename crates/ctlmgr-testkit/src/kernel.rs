@@ -60,6 +60,8 @@ pub struct Kernel {
     pub faults_per_sec: f64,
     /// Standstill of the whole above which systemd-oomd kills, where it runs.
     pub oomd_limit: Option<Percent>,
+    /// Whether there is memory.reclaim (Linux 5.19); without it ctlmgr takes from one at a time, by a limit.
+    pub has_reclaim: bool,
     /// Whether the kernel counts PSI.
     pub has_psi: bool,
     /// memory.low of the slice that holds the managed sets.
@@ -91,6 +93,7 @@ impl Kernel {
             faults_per_sec: f64::INFINITY,
             oomd_limit: None,
             has_psi: true,
+            has_reclaim: true,
             slice_low: Bytes::ZERO,
             slice_min: Bytes::ZERO,
             now: Millis(1000),
@@ -328,7 +331,7 @@ impl Kernel {
                 .map(|_| PressureLine { avg10_pct: (self.busy * 100.0) as f32, total_usec: 0 }),
             cpus: self.cpus,
             lru_gen: Some(if self.lru == Lru::Mglru { 7 } else { 0 }),
-            has_reclaim: true,
+            has_reclaim: self.has_reclaim,
         }
     }
 }

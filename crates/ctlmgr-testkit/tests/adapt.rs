@@ -124,8 +124,10 @@ fn three() -> Kernel {
 
 #[test]
 fn a_machine_that_shrinks_settles_within_ten_seconds() {
-    for left in [1700, 1400, 1100] {
-        let mut world = World::new(three());
+    for (left, has_reclaim) in
+        [(1700, true), (1400, true), (1100, true), (1700, false), (1400, false)]
+    {
+        let mut world = World::new(Kernel { has_reclaim, ..three() });
         world.change(|kernel| kernel.total = mib(left));
         world.expect_settled(121).unwrap();
         let sum: Bytes = world.kernel.sets.iter().map(|s| s.resident).sum();

@@ -98,11 +98,20 @@ fn show_deviations(result: &Replay) {
 
 /// What one of two plans says of workloads, and complains of, as the other does not.
 fn of_its_own(plan: &Plan, other: &Plan) -> Vec<String> {
-    let verdicts = plan.verdicts.iter().filter(|v| !other.verdicts.contains(v));
+    let verdicts = plan.verdicts.iter().filter_map(|v| {
+        let fields = own_fields(v, other.verdicts.iter().find(|o| o.path == v.path));
+        (!fields.is_empty()).then(|| format!("{}: {}", v.name, fields.join(", ")))
+    });
     let complaints = plan.complaints.iter().filter(|c| !other.complaints.contains(c));
-    let share =
-        |v: &Verdict| format!("{}: needs {}, share {}: {}", v.name, v.demand, v.share, v.reason.0);
-    verdicts.map(share).chain(complaints.map(|c| format!("! {c}"))).collect()
+    verdicts.chain(complaints.map(|c| format!("! {c}"))).collect()
+}
+
+/// What is said of one that is not said of the other, as in JSON.
+fn own_fields(verdict: &Verdict, other: Option<&Verdict>) -> Vec<String> {
+    let fields = |v: &Verdict| serde_json::to_value(v).unwrap_or_default();
+    let (these, those) = (fields(verdict), other.map(fields).unwrap_or_default());
+    let own = these.as_object().into_iter().flatten().filter(|(key, value)| those[*key] != **value);
+    own.map(|(key, value)| format!("{key} {value}")).collect()
 }
 
 #[cfg(test)]
@@ -117,7 +126,7 @@ mod tests {
         other.verdicts[0].share = ctlmgr_model::Bytes::mib(7);
         assert_eq!(of_its_own(&plan, &plan), [""; 0]);
         let [line] = &*of_its_own(&other, &plan) else { panic!("one line") };
-        assert!(line.contains("share 7 MiB"), "{line}");
+        assert!(line.ends_with(": share 7340032"), "{line}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Answers as text that fits 80 columns.
 
 use std::io::Write;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use ctlmgr_api::{Decision, Difference, Felt, Finding, Reverted, Severity, Status, Why};
 use ctlmgr_model::{
@@ -173,9 +174,22 @@ fn doing(doing: &Doing) -> String {
     )
 }
 
+const DAY_SECS: u64 = 86_400;
+
+/// The time of day, and how long ago if that is more than a day.
 fn clock(unix_ms: u64) -> String {
-    let clock = unix_ms / 1000 % 86_400;
-    format!("{:02}:{:02}:{:02} UTC", clock / 3600, clock / 60 % 60, clock % 60)
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    clock_at(unix_ms / 1000, now)
+}
+
+fn clock_at(secs: u64, now: u64) -> String {
+    let clock = secs % DAY_SECS;
+    let time = format!("{:02}:{:02}:{:02} UTC", clock / 3600, clock / 60 % 60, clock % 60);
+    match now.saturating_sub(secs) / DAY_SECS {
+        0 => time,
+        1 => format!("{time}, a day ago"),
+        days => format!("{time}, {days} days ago"),
+    }
 }
 
 fn decision(decision: &Decision) {
@@ -260,5 +274,20 @@ pub(crate) fn division(division: &Division) {
     }
     if division.unmet_floor_bytes > Bytes::ZERO {
         line(&format!("unmet floors: {}", division.unmet_floor_bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_older_than_a_day_says_so() {
+        let at = |secs| clock_at(secs, 10 * DAY_SECS);
+        assert_eq!(at(9 * DAY_SECS + 3723), "01:02:03 UTC");
+        assert_eq!(at(8 * DAY_SECS + 1), "00:00:01 UTC, a day ago");
+        assert_eq!(at(59), "00:00:59 UTC, 9 days ago");
+        // A clock that was set back.
+        assert_eq!(at(11 * DAY_SECS), "00:00:00 UTC");
     }
 }

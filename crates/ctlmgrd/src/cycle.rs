@@ -89,7 +89,7 @@ impl<U: UnitProperties> Daemon<U> {
         let (host, gaps) = (snapshot.host.clone(), snapshot.gaps.clone());
         self.history.look(&plan);
         if let Some(last) = &self.last {
-            self.gone.note(&last.plan, &plan, unix_ms());
+            self.gone.note(&last.plan, (&plan, &gaps), unix_ms());
         }
         self.last = Some(Last { plan, host, gaps });
         match self.settings.memory.mode {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ctlmgr_model::{CgroupPath, Plan, Verdict, VerdictKind, WorkloadName};
+use ctlmgr_model::{CgroupPath, Gap, Plan, Verdict, VerdictKind, WorkloadName};
 
 /// So many are kept; who went longest ago is forgotten first.
 const MOST: usize = 200;
@@ -23,12 +23,17 @@ pub(crate) struct Departed {
 }
 
 impl Gone {
-    /// Keeps those of the last plan that are not in this one. Who could not be read for a while is back with its cgroup.
-    pub(crate) fn note(&mut self, last: &Plan, now: &Plan, unix_ms: u64) {
+    /// Keeps those of the last plan that are not in this one, but for who could not be read.
+    pub(crate) fn note(&mut self, last: &Plan, (now, gaps): (&Plan, &[Gap]), unix_ms: u64) {
+        // No shares could be worked out, which says nothing of who is there.
+        if now.verdicts.is_empty() {
+            return;
+        }
         let present: BTreeSet<&CgroupPath> = now.verdicts.iter().map(|v| &v.path).collect();
         self.by_name.retain(|_, departed| !present.contains(&departed.verdict.path));
+        let is_unread = |path: &CgroupPath| gaps.iter().any(|gap| gap.what == path.to_string());
         let workloads = last.verdicts.iter().filter(|v| v.kind == VerdictKind::Workload);
-        for verdict in workloads.filter(|v| !present.contains(&v.path)) {
+        for verdict in workloads.filter(|v| !present.contains(&v.path) && !is_unread(&v.path)) {
             let departed = Departed { verdict: verdict.clone(), unix_ms };
             self.by_name.insert(verdict.name.clone(), departed);
         }
@@ -66,14 +71,21 @@ mod tests {
 
     #[test]
     fn who_went_is_known_until_its_cgroup_is_back() {
-        let mut gone = Gone::default();
-        gone.note(&plan(&[("web", 1), ("batch", 2)]), &plan(&[("web", 1)]), 7);
+        let left = |now: &Plan, gaps: &[Gap]| {
+            let mut gone = Gone::default();
+            gone.note(&plan(&[("web", 1), ("batch", 2)]), (now, gaps), 7);
+            gone
+        };
+        let unread = Gap { what: "/a.slice/2.scope".to_owned(), why: "test".to_owned() };
+        assert!(left(&plan(&[("web", 1)]), &[unread]).last("batch").is_none(), "it is there");
+        assert!(left(&plan(&[]), &[]).last("batch").is_none(), "nobody is known to be");
+        let mut gone = left(&plan(&[("web", 1)]), &[]);
         assert!(gone.last("web").is_none());
         assert_eq!(gone.last("batch").map(|d| d.unix_ms), Some(7));
         // Another container of that name is another one.
-        gone.note(&plan(&[("web", 1)]), &plan(&[("web", 1), ("batch", 3)]), 8);
+        gone.note(&plan(&[("web", 1)]), (&plan(&[("web", 1), ("batch", 3)]), &[]), 8);
         assert_eq!(gone.last("batch").map(|d| d.unix_ms), Some(7));
-        gone.note(&plan(&[("web", 1)]), &plan(&[("web", 1), ("batch", 2)]), 9);
+        gone.note(&plan(&[("web", 1)]), (&plan(&[("web", 1), ("batch", 2)]), &[]), 9);
         assert!(gone.last("batch").is_none());
     }
 
@@ -82,7 +94,7 @@ mod tests {
         let mut gone = Gone::default();
         for n in 0..=200 {
             let name = format!("w{n}");
-            gone.note(&plan(&[(&name, n)]), &plan(&[]), u64::from(n));
+            gone.note(&plan(&[(&name, n)]), (&plan(&[("other", 1000)]), &[]), u64::from(n));
         }
         assert!(gone.last("w0").is_none() && gone.last("w1").is_some());
         assert!(gone.last("w200").is_some());

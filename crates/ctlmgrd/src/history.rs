@@ -151,18 +151,18 @@ impl History {
     /// Decisions about a cgroup and its ancestors, newest first: of each kind the last one and the
     /// last one whose effect is known.
     pub(crate) fn concerning(&self, path: &CgroupPath, most: usize) -> Vec<Decision> {
-        let mut found = self.newest_first(|of| path.is_within(of));
+        let mut found = self.newest_first(|of, _| path.is_within(of));
         found.truncate(most);
         found
     }
 
-    /// The same about that cgroup alone.
-    pub(crate) fn of(&self, path: &CgroupPath) -> Vec<Decision> {
-        self.newest_first(|of| of == path)
+    /// Decisions to stop who was in that cgroup.
+    pub(crate) fn stops(&self, path: &CgroupPath) -> Vec<Decision> {
+        self.newest_first(|of, kind| of == path && kind == Kind::Stop)
     }
 
-    fn newest_first(&self, is_meant: impl Fn(&CgroupPath) -> bool) -> Vec<Decision> {
-        let about = self.kept.iter().filter(|((of, _), _)| is_meant(of));
+    fn newest_first(&self, is_meant: impl Fn(&CgroupPath, Kind) -> bool) -> Vec<Decision> {
+        let about = self.kept.iter().filter(|((of, kind), _)| is_meant(of, *kind));
         let mut found: Vec<&Kept> = about.flat_map(|(_, line)| line.shown()).collect();
         found.sort_by_key(|kept| std::cmp::Reverse((kept.at, kept.decision.unix_ms)));
         found.into_iter().map(|kept| kept.decision.clone()).collect()

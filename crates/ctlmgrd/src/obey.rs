@@ -79,8 +79,8 @@ impl<U: UnitProperties> Daemon<U> {
             (Some(verdict), before) => {
                 let mut decisions = self.history.concerning(&verdict.path, 10);
                 // One of that name that was stopped was another container, but the same to an operator.
-                let of = before.map(|gone| self.history.of(&gone.verdict.path));
-                decisions.extend(of.unwrap_or_default());
+                let stops = before.map(|gone| self.history.stops(&gone.verdict.path));
+                decisions.extend(stops.unwrap_or_default());
                 Ok(Why { verdict, decisions, place: None, gone_unix_ms: None })
             }
             (None, Some(gone)) => {

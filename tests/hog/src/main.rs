@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use nix::sys::mman::{MlockAllFlags, mlockall};
 use serde::Serialize;
@@ -82,6 +82,9 @@ fn main() -> Result<()> {
     if arguments.lock {
         mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
             .context("failed to lock memory")?;
+    }
+    if arguments.file.is_some() && arguments.first > arguments.size {
+        bail!("--file does not shrink: --first is more than --size");
     }
     let stop = AtomicBool::new(false);
     let shared = Mutex::new(Histogram::default());
