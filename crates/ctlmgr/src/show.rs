@@ -206,13 +206,25 @@ fn decision(decision: &Decision) {
     };
     line(&format!("  {time}  {} ({outcome})", decision.step));
     line(&format!("      {}", decision.step.reason.0));
-    if let (Some(before), Some(after)) = (&decision.before, &decision.after) {
-        line(&format!("      30 s later: {}", effect(before, after)));
+    match (&decision.before, &decision.after) {
+        (Some(before), Some(after)) => {
+            line(&format!("      30 s later: {}", effect(before, after)));
+        }
+        (Some(before), None) => line(&format!("      then: {}", felt(before))),
+        (None, _) => {}
     }
 }
 
+fn stall(felt: &Felt) -> String {
+    felt.stall_pct.map_or("?".to_owned(), |p| p.0.to_string())
+}
+
+fn felt(felt: &Felt) -> String {
+    let Felt { held, refaults_per_sec, .. } = felt;
+    format!("held {held}, refaults/s {refaults_per_sec}, stalled {} %", stall(felt))
+}
+
 fn effect(before: &Felt, after: &Felt) -> String {
-    let stall = |felt: &Felt| felt.stall_pct.map_or("?".to_owned(), |p| p.0.to_string());
     format!(
         "held {} -> {}, refaults/s {} -> {}, stalled {} -> {} %",
         before.held,
