@@ -25,7 +25,7 @@ start_changing() {
 		/hog --first "$3" --size "$4" --steps 2 --step-secs "$5" --rate 10 --threads 2 --out "/log/$1.json"
 }
 # It does so by its own clock.
-has_set() { until grep -q "\"set_mib\":$2," "$log/$1.json"; do sleep 0.1; done; }
+has_set() { until grep -q "\"set_mib\":$2[,}]" "$log/$1.json"; do sleep 0.1; done; }
 
 change "a unit without promise starts and grows to 700 MiB within 10 s" start_pressure 700 2 10
 change "a third container starts, 150 MiB" start_changing web-c 300 0 300 30
