@@ -34,10 +34,10 @@ change "the third grows to 300 MiB" true
 change "the promise of web-b is halved by docker update" docker update --memory-reservation 300m web-b
 change "the promise of web-b is 600 MiB again" docker update --memory-reservation 600m web-b
 change "the third is removed" docker rm -f web-c
-start_changing web-d 500 900 100 40 >/dev/null
+change "a fourth starts, 500 MiB" start_changing web-d 500 900 100 60
 has_set web-d 100
-change "a fourth gives up 400 of 500 MiB" true
-docker rm -f web-d >/dev/null
+change "the fourth gives up 400 of them" true
+change "the fourth is removed" docker rm -f web-d
 change "the unit ends" systemctl stop lab-pressure
 change "the machine shrinks to 1100 MiB" balloon 1100
 change "web-a weighs 400" ctlmgr weight web-a 400
