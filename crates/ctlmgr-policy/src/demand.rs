@@ -399,31 +399,12 @@ fn capped(demand: Bytes, max: Limit) -> Bytes {
 mod tests {
     use super::*;
     use crate::price::price_of_cpu;
-    use crate::testing::sample;
+    use crate::testing::{look, sample};
     use ctlmgr_model::Pressure;
     use proptest::prelude::*;
 
     fn settings() -> MemorySettings {
         MemorySettings::default()
-    }
-
-    /// At one that was not promised anything, with idle processors.
-    fn plain(at: Millis, memory: &MemorySample, seen: Activity) -> Look<'_> {
-        let prices = Prices::default();
-        let (is_new, contended_ago, promise, is_kept) = (false, None, None, true);
-        let (says_cache, goes_soon) = (true, false);
-        Look {
-            at,
-            memory,
-            seen,
-            prices,
-            is_new,
-            promise,
-            is_kept,
-            contended_ago,
-            says_cache,
-            goes_soon,
-        }
     }
 
     fn estimate(
@@ -433,7 +414,7 @@ mod tests {
         memory: &MemorySample,
         seen: Activity,
     ) -> Estimate {
-        super::estimate(settings, last, &plain(at, memory, seen))
+        super::estimate(settings, last, &look(at, memory, seen))
     }
 
     #[test]
@@ -505,7 +486,7 @@ mod tests {
     fn who_comes_begins_with_the_same_basis_and_earns_by_time() {
         let begin = |held: Bytes, is_new| {
             let (at, memory, seen) = (Millis(0), sample(held), Activity::default());
-            super::estimate(&settings(), None, &Look { is_new, ..plain(at, &memory, seen) })
+            super::estimate(&settings(), None, &Look { is_new, ..look(at, &memory, seen) })
         };
         assert_eq!(begin(Bytes::mib(900), true).basis, begin(Bytes::mib(70), true).basis);
         assert_eq!(
@@ -638,7 +619,7 @@ mod tests {
                 activate_file: second * 200,
                 ..sample(mib(50))
             };
-            let look = plain(Millis(second * 1000), &memory, Activity::default());
+            let look = look(Millis(second * 1000), &memory, Activity::default());
             last =
                 Some(super::estimate(&settings(), last, &Look { promise: Some(mib(800)), ..look }));
         }
@@ -659,7 +640,7 @@ mod tests {
                 };
                 let (at, seen) = (Millis(second * 1000), Activity::default());
                 let (prices, promise) = (Prices::default(), Some(Bytes::mib(400)));
-                let look = Look { prices, promise, says_cache, ..plain(at, &memory, seen) };
+                let look = Look { prices, promise, says_cache, ..look(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -685,7 +666,7 @@ mod tests {
                 ctlmgr_model::Io { read, reads: read.0 / request.0, ..ctlmgr_model::Io::default() };
             let seen = Activity { io, ..Activity::default() };
             let (at, prices) = (Millis(second * 1000), Prices::default());
-            let look = Look { prices, promise, is_new: true, ..plain(at, &memory, seen) };
+            let look = Look { prices, promise, is_new: true, ..look(at, &memory, seen) };
             last = Some(super::estimate(&settings(), last, &look));
         }
         last.unwrap()
@@ -718,7 +699,7 @@ mod tests {
                 };
                 let (seen, prices) = (Activity::default(), Prices::default());
                 let (at, promise) = (Millis(second * 600_000), Some(Bytes::mib(promise)));
-                let look = Look { prices, promise, ..plain(at, &memory, seen) };
+                let look = Look { prices, promise, ..look(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -744,7 +725,7 @@ mod tests {
                 let (seen, prices) = (Activity::default(), Prices::default());
                 let promise = Some(Bytes::mib(promise));
                 let at = Millis(second * 1000);
-                let look = Look { prices, promise, ..plain(at, &memory, seen) };
+                let look = Look { prices, promise, ..look(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             last.unwrap().demand
@@ -812,7 +793,7 @@ mod tests {
         let next = |last, second| {
             let (seen, prices) = (Activity::default(), Prices::default());
             let (promise, memory) = (Some(Bytes::mib(promise)), memory(second));
-            let look = Look { prices, promise, ..plain(Millis(second * 1000), &memory, seen) };
+            let look = Look { prices, promise, ..look(Millis(second * 1000), &memory, seen) };
             Some(super::estimate(&settings(), last, &look))
         };
         (0..secs).fold(None, next).unwrap().demand
@@ -886,7 +867,7 @@ mod tests {
                 let seen = Activity { io, cpu_wait_usec, cpu_wait_full_usec, ..rest };
                 let prices = Prices { cpu: price_of_cpu(&host), ..Prices::default() };
                 let at = Millis(second * 1000);
-                let look = Look { prices, ..plain(at, &memory, seen) };
+                let look = Look { prices, ..look(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             Heat::of_all([last.unwrap().heat].into_iter()).is_some()
@@ -990,7 +971,7 @@ mod tests {
             let pressure = |usec| Some(Pressure { some: line(usec), full: line(usec) });
             memory.pressure = pressure(0);
             let (at, seen) = (Millis(0), Activity::default());
-            let look = Look { is_new: true, ..plain(at, &memory, seen) };
+            let look = Look { is_new: true, ..look(at, &memory, seen) };
             let first = super::estimate(&settings(), None, &look);
             prop_assert_eq!(first.basis, LIVING);
             // With all of it there its demand is the same, however it waits.
@@ -1031,7 +1012,7 @@ mod tests {
                 let io = ctlmgr_model::Io { read, reads, ..ctlmgr_model::Io::default() };
                 let seen = Activity { io, ..Activity::default() };
                 let (at, prices) = (Millis(second * 1000), Prices::default());
-                let look = Look { prices, promise, is_new: true, ..plain(at, &memory, seen) };
+                let look = Look { prices, promise, is_new: true, ..look(at, &memory, seen) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             let (last, own) = (last.unwrap(), Bytes::mib(own));
@@ -1086,7 +1067,7 @@ mod tests {
             let mut last = None;
             for second in 0..15u64 {
                 let (at, memory) = (Millis(second * 1000), memory(second));
-                let look = Look { is_kept: false, ..plain(at, &memory, Activity::default()) };
+                let look = Look { is_kept: false, ..look(at, &memory, Activity::default()) };
                 last = Some(super::estimate(&settings(), last, &look));
             }
             let (demand, taken) = (last.unwrap().demand, Bytes::mib(had - kept));

@@ -88,7 +88,7 @@ impl Held {
         gone - (self.swap - now.swap).min(unclaimed)
     }
 
-    /// The least of both.
+    /// The least of both totals, and what is in swap now.
     fn min(self, now: Held) -> Held {
         let Held { most, least, .. } = self;
         Held { most: most.min(now.most), least: least.min(now.least), swap: now.swap }

@@ -79,13 +79,10 @@ pub(crate) fn host(total: Bytes, workloads: Vec<Workload>, bystanders: Vec<Group
     }
 }
 
-/// A managed party with this stall (in permille) and weight.
-pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Party<'_> {
-    let settings = Settings::default();
-    let group = &workload.group;
-    let (memory, seen) = (&group.memory, group.activity);
-    let look = Look {
-        at: Millis(0),
+/// At one that was not promised anything, with idle processors.
+pub(crate) fn look(at: Millis, memory: &MemorySample, seen: Activity) -> Look<'_> {
+    Look {
+        at,
         memory,
         seen,
         prices: crate::price::Prices::default(),
@@ -95,8 +92,15 @@ pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Par
         contended_ago: None,
         goes_soon: false,
         says_cache: true,
-    };
-    let mut estimate = estimate(&settings.memory, None, &look);
+    }
+}
+
+/// A managed party with this stall (in permille) and weight.
+pub(crate) fn party(workload: &Workload, stall: Option<u16>, weight: u16) -> Party<'_> {
+    let settings = Settings::default();
+    let group = &workload.group;
+    let (memory, seen) = (&group.memory, group.activity);
+    let mut estimate = estimate(&settings.memory, None, &look(Millis(0), memory, seen));
     estimate.stall.ppm = stall.map(|permille| u32::from(permille) * 1000);
     let weight = Weight::new(i64::from(weight)).expect("a weight between 1 and 10000");
     let entitlement = Entitlement { weight, ..entitlement(&settings, workload) };

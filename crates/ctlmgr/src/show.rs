@@ -121,15 +121,16 @@ pub(crate) fn why(explained: &Explained) {
     }
     line(&format!("{}: {}", v.name, v.reason.0));
     line("");
-    let promise = v.promise.map_or("none".to_owned(), |p| from(p.to_string(), &v.promise_from));
+    let promise =
+        v.promise.map_or("none".to_owned(), |p| with_origin(p.to_string(), &v.promise_from));
     let stall = v.stall_pct.map_or("unknown".to_owned(), |p| format!("{} %", p.0));
     for (what, value) in [
         ("cgroup", v.path.to_string()),
-        ("weight", from(v.weight.to_string(), &v.weight_from)),
+        ("weight", with_origin(v.weight.to_string(), &v.weight_from)),
         ("promise", promise),
         ("basis", basis(v)),
         ("need", v.demand.to_string()),
-        ("floor", from(v.floor.to_string(), &v.floor_from)),
+        ("floor", with_origin(v.floor.to_string(), &v.floor_from)),
         ("rung", v.rung.map_or("none".to_owned(), |r| r.to_string())),
         ("share", format!("{} (bound by {})", v.share, v.bound)),
         ("held", format!("{}, {} in swap", v.held, v.swapped)),
@@ -151,7 +152,7 @@ pub(crate) fn why(explained: &Explained) {
 }
 
 /// A value, and who said so.
-fn from(value: String, origin: &str) -> String {
+fn with_origin(value: String, origin: &str) -> String {
     if origin.is_empty() { value } else { format!("{value} ({origin})") }
 }
 

@@ -239,6 +239,23 @@ mod tests {
     }
 
     #[test]
+    fn of_one_that_was_there_before_only_its_stop_is_told() {
+        let mut history = History::default();
+        let path = CgroupPath::new("a.slice/x.scope");
+        let target = ctlmgr_model::Stoppable::Unit("x.scope".to_owned());
+        let stop = Step {
+            path: path.clone(),
+            action: Action::Stop { target, grace: Millis(1000) },
+            ..reclaim()
+        };
+        history.remember((Millis(1), 1), Step { path: path.clone(), ..reclaim() }, None, None);
+        history.remember((Millis(2), 2), stop.clone(), None, None);
+        let told = history.stops(&path);
+        assert_eq!(told.iter().map(|d| &d.step).collect::<Vec<_>>(), [&stop]);
+        assert_eq!(history.stops(&CgroupPath::new("a.slice")), []);
+    }
+
+    #[test]
     fn the_same_again_while_observing_is_no_news() {
         let mut history = History::default();
         let count = |h: &History| h.concerning(&CgroupPath::new("a.slice/x.scope"), 9).len();

@@ -67,6 +67,15 @@ impl Cgroup {
         let low = self.low()?;
         Ok(low > beyond * MIB && self.cover()? >= low)
     }
+
+    /// Stops ctlmgr: what its user said is in force, and nothing else is left.
+    fn has_its_own_after_a_stop(&self, low: u64) -> Result<()> {
+        sh("systemctl stop ctlmgr.service")?;
+        ensure!(self.low()? == low, "after the stop it is {}", self.low()?);
+        ensure!(json("ctlmgr diff --json")? == serde_json::json!([]), "something is left");
+        ensure!(knob("/sys/fs/cgroup/user.slice/memory.low")? == 0, "the cover is left");
+        Ok(())
+    }
 }
 
 /// A scope as podman makes them, which holds 64 MiB, and 32 more once it is told.
@@ -122,11 +131,7 @@ fn a_rootless_container_is_protected_whatever_its_users_manager_reloads() -> Res
     eventually("it is covered again", || Ok(scope.cover()? >= 30 * MIB))?;
     let others = sh("ctlmgr status")?.matches("by another writer").count() - 1;
     ensure!(others == 0, "a slice is left at nothing");
-    sh("systemctl stop ctlmgr.service")?;
-    ensure!(scope.low()? == 30 * MIB, "after the stop it is {}", scope.low()?);
-    ensure!(json("ctlmgr diff --json")? == serde_json::json!([]), "something is left");
-    ensure!(knob("/sys/fs/cgroup/user.slice/memory.low")? == 0, "the cover is left");
-    Ok(())
+    scope.has_its_own_after_a_stop(30 * MIB)
 }
 
 /// As dockerd and runc make it there: a scope of the user's manager, with a reservation that counts for nothing on the host.
@@ -146,9 +151,5 @@ fn a_container_of_a_users_own_dockerd_is_protected() -> Result<()> {
     );
     eventually("its value is named", || Ok(sh("ctlmgr status")?.contains(&said)))?;
     ensure!(ctlmgr.status()?["counters"]["failures"] == 0, "a write failed");
-    sh("systemctl stop ctlmgr.service")?;
-    ensure!(container.low()? == 30 * MIB, "after the stop it is {}", container.low()?);
-    ensure!(json("ctlmgr diff --json")? == serde_json::json!([]), "something is left");
-    ensure!(knob("/sys/fs/cgroup/user.slice/memory.low")? == 0, "the cover is left");
-    Ok(())
+    container.has_its_own_after_a_stop(30 * MIB)
 }
