@@ -108,7 +108,8 @@ impl<U: UnitProperties> Actuator<U> {
     }
 
     /// Protection takes effect at once, before its keeper is told: the system's manager may be waiting for the very
-    /// memory that is kept from it. Seen with classic lists on a machine that shrinks: a plan took 5 s. `false` where nothing was done.
+    /// memory that is kept from it. Seen with classic lists on a machine that shrinks: a plan took 5 s. So does a limit that
+    /// is raised: whom it holds back has no part in what keeps the manager. `false` where nothing was done.
     pub fn write_ahead(&self, saved: &Saved) -> bool {
         let Some(dir) = self.open(&saved.path, saved.id).ok().flatten() else { return false };
         self.is_as_decided(saved) && write_ahead(&dir, saved.knob, &saved.ours).unwrap_or(false)
@@ -295,7 +296,10 @@ impl<U: UnitProperties> Actuator<U> {
     /// Whether the unit has a run-time setting that is somebody's own: it says what was there
     /// before us, not what we last wrote.
     pub fn has_setting(&self, saved: &Saved) -> bool {
-        self.set_to(&saved.path, saved.knob).as_ref() == Some(&saved.prior)
+        let set = self.set_to(&saved.path, saved.knob);
+        // The kernel counts in pages.
+        let in_pages = set.as_ref().and_then(Value::amount).map(|set| set.page_floor().into());
+        [set, in_pages].into_iter().flatten().any(|set| set == saved.prior)
     }
 
     /// What the run-time setting of the unit says, if it has one.
@@ -330,11 +334,14 @@ impl<U: UnitProperties> Actuator<U> {
     }
 }
 
-/// Writes protection past its keeper.
+/// Writes protection past its keeper, and a limit that is raised.
 fn write_ahead(dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, HostError> {
-    let is_meant = Knob::PROTECTION.contains(&knob);
+    let is_limit = knob == Knob::MemoryHigh;
+    let is_meant = is_limit || Knob::PROTECTION.contains(&knob);
     let now = if is_meant { read_file(dir, knob.file())? } else { None };
-    Ok(now.is_some() && now != to.amount() && dir.write(knob.file(), &to.file_text())?)
+    let (Some(now), Some(to)) = (now, to.amount()) else { return Ok(false) };
+    let is_due = if is_limit { now < to } else { now != to };
+    Ok(is_due && dir.write(knob.file(), &Value::from(to).file_text())?)
 }
 
 /// Whether the system manager remembers a value beyond the life of the cgroup.

@@ -223,12 +223,33 @@ async fn protection_takes_effect_though_the_manager_does_not_answer() {
     assert!(matches!(w.actuator.put_back(&w.saved(SCOPE, 0)).await, Undone::Failed(_)));
 }
 
+/// Whom a limit holds back has no part in what keeps the manager.
 #[tokio::test]
-async fn what_is_written_ahead_is_protection_where_it_is_as_decided_on_and_nothing_else() {
+async fn who_is_let_go_does_not_wait_for_the_manager() {
+    let w = world(Some(Fault::Timeout));
+    let file = format!("sys/fs/cgroup/{SCOPE}/memory.high");
+    let high = |ours| Saved {
+        knob: Knob::MemoryHigh,
+        prior: Bytes(u64::MAX).into(),
+        before: Bytes::mib(11).into(),
+        ..w.saved(SCOPE, ours)
+    };
+    w.host.write(&file, &Bytes::mib(11).0.to_string());
+    assert!(matches!(w.actuator.set(&high(10 << 20)).await, Outcome::Failed(_)));
+    assert_eq!(w.host.read(&file), Bytes::mib(11).0.to_string(), "to limit may wait");
+    assert!(matches!(w.actuator.set(&high(12 << 20)).await, Outcome::Failed(_)));
+    assert_eq!(w.host.read(&file), Bytes::mib(12).0.to_string());
+    assert!(matches!(w.actuator.put_back(&high(12 << 20)).await, Undone::Failed(_)));
+    assert_eq!(w.host.read(&file), "max", "and the journal keeps it until the manager knows");
+}
+
+#[tokio::test]
+async fn what_is_written_ahead_takes_nothing_is_as_decided_on_and_nothing_else() {
     let w = world(None);
     let ahead = |saved: &Saved| w.actuator.write_ahead(saved);
-    let high = Saved { knob: Knob::MemoryHigh, ..w.saved(SCOPE, 0) };
-    assert!(!ahead(&high), "no protection");
+    let max = Bytes(u64::MAX).into();
+    let high = Saved { knob: Knob::MemoryHigh, before: max, ..w.saved(SCOPE, 12 << 20) };
+    assert!(!ahead(&high), "a limit that is lowered");
     let other = Saved { before: Bytes(12_288).into(), ..w.saved(SCOPE, 0) };
     assert!(!ahead(&other), "another value is there by now");
     let gone = Saved { id: CgroupId(7), ..w.saved(SCOPE, 0) };
@@ -334,6 +355,8 @@ async fn undo_leaves_no_drop_in_behind_but_the_users_own() {
     w.host.write(drop_in, "[Slice]\nMemoryLow=4096\n");
     let saved = Saved { prior: Bytes(4096).into(), ..saved };
     assert!(w.actuator.has_setting(&saved));
+    w.host.write(drop_in, "[Slice]\nMemoryLow=5000\n");
+    assert!(w.actuator.has_setting(&saved), "the kernel counts in pages");
     w.set("a.slice", 8192).await;
     let saved = Saved { had_setting: true, ..saved };
     assert_eq!(w.actuator.put_back(&saved).await, Undone::PutBack);

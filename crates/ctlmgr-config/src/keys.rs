@@ -43,15 +43,15 @@ pub const KEYS: &[Key] = &[
         "percentage of memory (0–50 %) or size",
         "\"1%\"",
         "Free memory kept under contention, above the watermark of the kernel's own reclaim, so that \
-         it stays asleep.",
+         it stays asleep; with that no more than half of the machine.",
     ),
     key(
         "memory",
         "hysteresis",
         "percentage, 0–50 %",
         "\"2%\"",
-        "A change of memory.low smaller than this part of its value is not written; one that turns round takes \
-         twice as much, or four times, if it has just done so once, or more often.",
+        "A change of memory.low, memory.min or memory.high smaller than this part of its value is not written; one that \
+         turns round takes twice as much if it has done so once in the last minute, and four times if more often.",
     ),
     key(
         "memory",
@@ -74,7 +74,7 @@ pub const KEYS: &[Key] = &[
         "reclaim_per_cycle",
         "size, at least 1M",
         "\"256M\"",
-        "Most that is reclaimed in one cycle (about a second), over all cgroups.",
+        "Most that is reclaimed early in one cycle (about a second), over all cgroups; what is probed comes on top.",
     ),
     key(
         "memory",
@@ -118,7 +118,7 @@ pub const KEYS: &[Key] = &[
         "harden",
         "true or false",
         "true",
-        "Whether, while memory is short or nearly so, a part of each share is memory.min (up to 75 % of what there is to share in all, less with little swap), \
+        "Whether, while memory is short or nearly so, a part of each share is memory.min (up to 75 % of what there is to share in all, less with little swap, nothing without), \
          where the kernel hardly heeds memory.low (by what was seen; before that where it ages pages by MGLRU).",
     ),
     key(
@@ -134,7 +134,7 @@ pub const KEYS: &[Key] = &[
         "probe_cache",
         "true or false",
         "true",
-        "Whether, before memory is short, a little page cache is taken from containers that hold more than they are known to \
+        "Whether, before memory is short, a little page cache is taken from workloads that hold more than they are known to \
          need, to learn whether they miss it.",
     ),
     key(

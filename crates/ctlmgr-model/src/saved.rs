@@ -59,6 +59,23 @@ impl Step {
         matches!(self.action, Action::Set { knob, .. } if Knob::PROTECTION.contains(&knob))
     }
 
+    /// Whether it lets somebody run on whom the kernel holds still.
+    pub fn is_thaw(&self) -> bool {
+        matches!(self.action, Action::Release { knob: Knob::CgroupFreeze, .. })
+    }
+
+    /// The write of a limit that is raised or given back, which takes nothing from anybody: whoever is held back need not wait
+    /// for the keeper of the knob. `None` for any other step.
+    pub fn to_raise(&self) -> Option<Step> {
+        let (knob, from, prior, to) = match self.action {
+            Action::Set { knob, from, prior, to } => (knob, from, prior, to),
+            Action::Release { knob, ours, prior } => (knob, ours, prior, prior),
+            _ => return None,
+        };
+        let action = Action::Set { knob, from, prior, to };
+        (knob == Knob::MemoryHigh && from < to).then(|| Step { action, ..self.clone() })
+    }
+
     /// Whether the value is there, and only the keeper of the knob does not know.
     pub fn is_told_only(&self) -> bool {
         self.is_protection() && matches!(self.action, Action::Set { from, to, .. } if from == to)

@@ -16,12 +16,13 @@ pub(crate) fn order(mut steps: Vec<Step>) -> Vec<Step> {
 pub(crate) fn key(step: &Step) -> (u8, i64) {
     let depth = i64::try_from(step.path.ancestors().count()).unwrap_or(i64::MAX);
     match &step.action {
-        // Who is let go is let go first; and the manager writes memory.high along with every other
-        // value of a unit, so it must not lie below use by then.
-        Action::Release { knob: Knob::CgroupFreeze | Knob::MemoryHigh, .. } => (0, i64::MIN),
+        // Who is let go is let go first, and who is frozen needs no manager for that.
+        Action::Release { knob: Knob::CgroupFreeze, .. } => (0, i64::MIN),
+        // The manager writes memory.high along with every other value of a unit, so it must not lie below use by then.
+        Action::Release { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 1),
         // The limit that follows counts on it; of a probe the place does not matter.
-        Action::Reclaim { only_cache: true, .. } => (0, i64::MIN + 1),
-        Action::Set { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 2),
+        Action::Reclaim { only_cache: true, .. } => (0, i64::MIN + 2),
+        Action::Set { knob: Knob::MemoryHigh, .. } => (0, i64::MIN + 3),
         Action::Release { .. } | Action::Unpin { .. } => (0, -depth),
         Action::Set { from, to, .. } if to < from => (0, -depth),
         Action::Set { .. } | Action::Pin { .. } => (1, depth),

@@ -130,7 +130,8 @@ async fn follow(
     // nothing falls between the two. A dockerd that has just begun has started containers before it
     // answered, and remembers.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let since = now.ok().map(|t| t.saturating_sub(LOOK_BACK).as_secs().to_string());
+    let since = now.as_ref().ok().map(|t| t.saturating_sub(LOOK_BACK).as_secs().to_string());
+    *seen = events::seen_until(*seen, now.unwrap_or_default());
     let types = ["container", "network"].map(str::to_owned).to_vec();
     let filters = [("type".to_owned(), types)].into_iter().collect();
     let events = docker.events(Some(EventsOptions {

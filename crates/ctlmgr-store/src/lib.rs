@@ -168,16 +168,16 @@ impl Journal {
         self.db.execute(&sql, row).map(drop).map_err(self.fail("write"))
     }
 
-    /// Forgets a knob: it was put back, or its cgroup is gone.
+    /// Forgets a knob: it was put back, or its cgroup is gone. What was noted of it since `saved` was read stays: another process
+    /// has written it.
     ///
     /// # Errors
     /// The journal cannot be written.
-    pub fn forget(&self, path: &CgroupPath, knob: Knob) -> Result<(), JournalError> {
-        let sql = "DELETE FROM knob WHERE path = ?1 AND knob = ?2";
-        self.db
-            .execute(sql, params![path.as_str(), knob.file()])
-            .map(drop)
-            .map_err(self.fail("write"))
+    pub fn forget(&self, saved: &Saved) -> Result<(), JournalError> {
+        let sql = "DELETE FROM knob WHERE path = ?1 AND knob = ?2 AND cgroup = ?3 AND ours = ?4";
+        let (path, knob) = (saved.path.as_str(), saved.knob.file());
+        let row = params![path, knob, signed(saved.id.0), kept(&saved.ours)];
+        self.db.execute(sql, row).map(drop).map_err(self.fail("write"))
     }
 
     /// What is noted of a knob.
@@ -348,7 +348,13 @@ mod tests {
             journal.entries().unwrap(),
             [note("a.slice/x.scope", 5, 9), note("a.slice", 0, 10)]
         );
-        journal.forget(&CgroupPath::new("a.slice"), Knob::MemoryLow).unwrap();
+        let last = note("a.slice", 0, 10);
+        // As a process read it that puts values back while another goes on from them.
+        for stale in [note("a.slice", 0, 9), Saved { id: CgroupId(7), ..last.clone() }] {
+            journal.forget(&stale).unwrap();
+            assert_eq!(journal.entries().unwrap().len(), 2);
+        }
+        journal.forget(&last).unwrap();
         assert_eq!(journal.entries().unwrap().len(), 1);
     }
 

@@ -10,7 +10,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::daemon::{Daemon, Last};
 use crate::workers::{self, Report, Work};
-use crate::writer::{Protection, Told, Writing, Written};
+use crate::writer::{Told, Urgent, Writing, Written};
 
 impl<U: UnitProperties> Daemon<U> {
     /// Takes what a worker reports.
@@ -162,7 +162,7 @@ impl<U: UnitProperties> Daemon<U> {
     }
 
     /// What is ours already, and would be another's to who does not know.
-    fn learn_ahead(&mut self, ahead: Protection) {
+    fn learn_ahead(&mut self, ahead: Urgent) {
         // Undo has waited for this writer, and nothing is ours.
         let Some(writing) = &mut self.busy.writing else { return };
         writing.note_known();

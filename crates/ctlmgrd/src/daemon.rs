@@ -290,9 +290,8 @@ impl<U: UnitProperties> Daemon<U> {
         for saved in entries.into_iter().filter(|saved| is_of_memory(saved.knob)) {
             // It may be a dip that was interrupted; a limit that is wanted is back in a second.
             let is_dip = saved.knob == Knob::MemoryHigh && !self.actuator.has_reclaim();
-            if is_dip
-                && !matches!(give_back(&self.actuator, journal, &saved).await, Undone::Failed(_))
-            {
+            let back = give_back(&self.actuator, journal, &saved);
+            if is_dip && !matches!(notify::attended(back).await, Undone::Failed(_)) {
                 continue;
             }
             self.state.adopt(&saved);
@@ -344,7 +343,7 @@ impl<U: UnitProperties> Daemon<U> {
         if is_over && self.busy.writing.is_none() && self.state.has_any_of(is_left) {
             self.undo(is_left).await;
             // Other jobs go on.
-            *self.permit.lock().await = true;
+            *notify::attended(self.permit.lock()).await = true;
         }
     }
 
@@ -368,7 +367,8 @@ impl<U: UnitProperties> Daemon<U> {
                 self.config_trouble = Some(format!("bad configuration, not applied: {error}"));
             }
         }
-        *self.permit.lock().await = true;
+        // Whoever places writes lists meanwhile, which takes as long as the system's manager does.
+        *notify::attended(self.permit.lock()).await = true;
         self.hurry();
         notify::ready(&self.summary());
     }

@@ -13,6 +13,7 @@ pub mod doctor;
 mod gate;
 mod gone;
 mod history;
+mod journald;
 pub mod log;
 mod notify;
 mod obey;

@@ -133,10 +133,9 @@ async fn dip<U: UnitProperties>(
             return Err(error.into());
         }
     };
-    let path = saved.path;
     with_journal(journal, move |j| match known {
         Some(known) => j.note(&known),
-        None => j.forget(&path, Knob::MemoryHigh),
+        None => j.forget(&saved),
     })
     .await?;
     Ok(taken)

@@ -27,7 +27,7 @@ pub(crate) async fn with_journal<T: Send + 'static>(
     .map_err(anyhow::Error::from)
 }
 
-/// Puts back every knob whose present value is still ours: limits first, deepest cgroups first.
+/// Puts back every knob whose present value is still ours: who is frozen first, then limits, deepest cgroups first.
 ///
 /// # Errors
 /// The journal cannot be read or written; single knobs that fail are in the result.
@@ -48,8 +48,13 @@ pub(crate) async fn revert_some<U: UnitProperties>(
     let mut entries = with_journal(journal, Journal::entries).await?;
     entries.retain(|saved| which(saved.knob));
     // Who is held back is let go first: the manager writes memory.high along with other values.
-    let is_limit = |knob| matches!(knob, Knob::MemoryHigh | Knob::CgroupFreeze);
-    entries.sort_by_key(|saved| !is_limit(saved.knob));
+    // Nobody who stands still waits for the manager.
+    let turn = |knob| match knob {
+        Knob::CgroupFreeze => 0,
+        Knob::MemoryHigh => 1,
+        _ => 2,
+    };
+    entries.sort_by_key(|saved| turn(saved.knob));
     for saved in entries {
         let undone = give_back(actuator, journal, &saved).await;
         report(&saved, &undone);
@@ -69,8 +74,8 @@ pub(crate) async fn give_back<U: UnitProperties>(
     if !matches!(undone, Undone::Failed(_)) {
         // A journal that cannot forget must not keep the other knobs from being put back:
         // undoing this one again changes nothing.
-        let (path, knob) = (saved.path.clone(), saved.knob);
-        if let Err(error) = with_journal(journal, move |j| j.forget(&path, knob)).await {
+        let done = saved.clone();
+        if let Err(error) = with_journal(journal, move |j| j.forget(&done)).await {
             warn!(path = %saved.path, error = format!("{error:#}"), "still in the journal");
         }
     }

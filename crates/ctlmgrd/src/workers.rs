@@ -16,7 +16,7 @@ use tokio::sync::mpsc::Sender;
 
 use crate::step::{carry_out_one, outcome_of};
 use crate::undo::SharedJournal;
-use crate::writer::{Protection, Written};
+use crate::writer::{Urgent, Written};
 
 /// What a worker reports.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) enum Report {
     /// What could be seen at a glance, if anything.
     Glanced(Option<Glance>),
     /// What of a plan is in force already, its keeper not told.
-    Ahead(Protection),
+    Ahead(Urgent),
     /// Knobs were written.
     Written(Written),
     /// Memory was reclaimed.

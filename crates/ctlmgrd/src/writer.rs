@@ -9,6 +9,9 @@
 //! * while the writer waits for it, protection of newer plans takes effect, and it is told of that in place of what is
 //!   old by then.
 //!
+//! A limit that is raised or given back takes effect like protection, and whoever is frozen is let go while the writer
+//! waits: a manager that does not answer holds nobody up.
+//!
 //! Page cache that a limit counts on is reclaimed here, for [`CACHE_TIME`] at most but for one chunk.
 
 use std::future::Future;
@@ -30,9 +33,9 @@ const CACHE_TIME: Duration = Duration::from_millis(500);
 /// What its keeper was not told by then is left to the next plan, if it is in force.
 const TELL_TIME: Duration = Duration::from_secs(1);
 
-/// Steps that set protection, of one plan.
+/// Steps of one plan that wait for nobody: they set protection, or let go of somebody.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Protection {
+pub(crate) struct Urgent {
     pub steps: Vec<Step>,
     pub decided_at: Millis,
 }
@@ -59,7 +62,7 @@ pub(crate) struct Writing {
     pub task: JoinHandle<()>,
     /// When what is written was decided.
     pub decided_at: Millis,
-    newer: Sender<Protection>,
+    newer: Sender<Urgent>,
     /// Whether the loop knows all that is in force: readings from before are of no use to a newer plan.
     is_known: bool,
 }
@@ -84,11 +87,15 @@ impl Writing {
         Writing { task, decided_at, newer, is_known: false }
     }
 
-    /// Puts the protection of a newer plan in force, though the keeper of knobs has not answered yet.
-    pub(crate) fn go_on(&mut self, mut steps: Vec<Step>, decided_at: Millis) {
-        steps.retain(Step::is_protection);
+    /// Puts what is urgent of a newer plan in force, though the keeper of knobs has not answered yet.
+    pub(crate) fn go_on(&mut self, steps: Vec<Step>, decided_at: Millis) {
+        let urgent = |step: Step| match step.to_raise() {
+            Some(raise) => Some(raise),
+            None => (step.is_protection() || step.is_thaw()).then_some(step),
+        };
+        let steps: Vec<Step> = steps.into_iter().filter_map(urgent).collect();
         if self.is_known && !steps.is_empty() {
-            self.is_known = self.newer.try_send(Protection { steps, decided_at }).is_err();
+            self.is_known = self.newer.try_send(Urgent { steps, decided_at }).is_err();
         }
     }
 
@@ -110,35 +117,40 @@ struct Patience {
 struct Writer<'a, U> {
     actuator: &'a Actuator<U>,
     journal: &'a SharedJournal,
-    plans: Receiver<Protection>,
+    plans: Receiver<Urgent>,
     done: Sender<Report>,
     /// What is in force, and known to the journal, before its turn.
     ahead: Vec<Step>,
     /// What newer plans have put in force, and when that was decided; the newest last.
     newer: Vec<(Step, Millis)>,
+    /// Whom newer plans have let go.
+    thawed: Vec<(Step, Outcome)>,
 }
 
 impl<'a, U: UnitProperties> Writer<'a, U> {
     fn new(
         (actuator, journal): (&'a Actuator<U>, &'a SharedJournal),
-        plans: Receiver<Protection>,
+        plans: Receiver<Urgent>,
         done: Sender<Report>,
     ) -> Self {
-        Writer { actuator, journal, plans, done, ahead: Vec::new(), newer: Vec::new() }
+        let (ahead, newer, thawed) = (Vec::new(), Vec::new(), Vec::new());
+        Writer { actuator, journal, plans, done, ahead, newer, thawed }
     }
 
     async fn write(mut self, steps: Vec<Step>, decided_at: Millis, patience: Patience) {
+        self.give_back_ahead(&steps).await;
         let ahead = self.write_ahead(&steps).await;
         self.ahead = ahead.clone();
         self.ahead.extend(steps.iter().filter(|step| step.is_told_only()).cloned());
         self.report_ahead(ahead, decided_at).await;
-        let written = self.carry_out(&steps, decided_at, patience).await;
+        let mut written = self.carry_out(&steps, decided_at, patience).await;
+        written.outcomes.append(&mut self.thawed);
         // The loop is gone only when the process is about to end.
         let _ = self.done.send(Report::Written(written)).await;
     }
 
     async fn report_ahead(&self, steps: Vec<Step>, decided_at: Millis) {
-        let _ = self.done.send(Report::Ahead(Protection { steps, decided_at })).await;
+        let _ = self.done.send(Report::Ahead(Urgent { steps, decided_at })).await;
     }
 
     async fn carry_out(
@@ -167,12 +179,24 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
             if self.ahead.contains(step) {
                 written.told.push(self.tell((step, decided_at), &steps[index..], may_tell).await);
             } else {
-                let work = carry_out_one(self.actuator, self.journal, step, deadline);
-                let outcome = outcome_of(self.attend(work, &steps[index..]).await);
+                let outcome = self.carry_out_first(&steps[index..], deadline).await;
                 written.outcomes.push((step.clone(), outcome));
             }
         }
         written
+    }
+
+    /// The first of `left`, unless a newer plan has raised that limit.
+    async fn carry_out_first(&mut self, left: &[Step], deadline: Instant) -> Outcome {
+        let step = &left[0];
+        if self.newer.iter().any(|(newer, _)| is_same_knob(newer, step)) {
+            return Outcome::Overtaken;
+        }
+        let work = carry_out_one(self.actuator, self.journal, step, deadline);
+        match outcome_of(self.attend(work, left).await) {
+            Outcome::Overridden(value) if self.is_of_newer(step, &value) => Outcome::Done,
+            outcome => outcome,
+        }
     }
 
     /// Tells the keeper of what is in force by now: the first of `left`, or what newer plans have made of it.
@@ -212,7 +236,7 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         newer.any(|(newer, _)| newer.to_save().is_some_and(|saved| saved.ours == *value))
     }
 
-    /// Waits for `work` on the first of `left`; protection of newer plans takes effect meanwhile.
+    /// Waits for `work` on the first of `left`; what is urgent of newer plans takes effect meanwhile.
     async fn attend<T>(&mut self, work: impl Future<Output = T>, left: &[Step]) -> T {
         let mut work = pin!(work);
         let result = loop {
@@ -223,44 +247,80 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
                 Some(plan) = self.plans.recv() => self.write_newer(plan, left).await,
             }
         };
-        // The keeper may have written what it was asked for before.
-        for (newer, _) in self.newer.iter().filter(|(newer, _)| is_same_knob(newer, &left[0])) {
-            newer.to_save().map(|saved| self.actuator.write_ahead(&saved));
+        // The keeper may have written what it was asked for before; of a limit that was to be lowered that is nothing that a newer
+        // plan had before it.
+        let asked = left[0].to_save().map(|saved| saved.ours);
+        let newer = self.newer.iter().filter(|(newer, _)| is_same_knob(newer, &left[0]));
+        for saved in newer.filter_map(|(newer, _)| newer.to_save()) {
+            for before in [Some(saved.before.clone()), asked.clone()].into_iter().flatten() {
+                self.actuator.write_ahead(&Saved { before, ..saved.clone() });
+            }
         }
         result
     }
 
-    /// A knob that this plan has still to write itself is left to it; and one beside that which the keeper is just asked for,
-    /// because it writes all of a unit: those from when it was asked.
-    async fn write_newer(&mut self, mut plan: Protection, left: &[Step]) {
+    /// Protection that this plan has still to write itself is left to it; and such beside that which the keeper is just asked
+    /// for, because it writes all of a unit: those from when it was asked. Whoever is held back does not wait for that.
+    async fn write_newer(&mut self, mut plan: Urgent, left: &[Step]) {
         let is_open =
             |step: &Step| left.iter().any(|l| is_same_knob(l, step) && !self.ahead.contains(l));
         let is_beside = |step: &Step| step.path == left[0].path && !is_same_knob(step, &left[0]);
-        plan.steps.retain(|step| !is_open(step) && !is_beside(step));
+        plan.steps.retain(|step| {
+            step.to_raise().is_some() || !(is_open(step) || !step.is_thaw() && is_beside(step))
+        });
+        for step in plan.steps.extract_if(.., |step| step.is_thaw()) {
+            self.thaw(step).await;
+        }
         let ahead = self.write_ahead(&plan.steps).await;
         self.newer.extend(ahead.iter().map(|step| (step.clone(), plan.decided_at)));
         self.report_ahead(ahead, plan.decided_at).await;
     }
 
-    /// Writes protection past its keeper. The journal knows each before; what fails here is tried again in its turn.
+    /// Once, as newer plans do not know of it.
+    async fn thaw(&mut self, step: Step) {
+        let is_it = |(thawed, outcome): &(Step, Outcome)| {
+            is_same_knob(thawed, &step) && !matches!(outcome, Outcome::Failed(_))
+        };
+        if !self.thawed.iter().any(is_it) {
+            let done = carry_out_one(self.actuator, self.journal, &step, Instant::now()).await;
+            self.thawed.push((step, outcome_of(done)));
+        }
+    }
+
+    /// Writes protection past its keeper, and limits that are raised. The journal knows each before; what fails here is
+    /// tried again in its turn.
     async fn write_ahead(&self, steps: &[Step]) -> Vec<Step> {
         let mut ahead = Vec::new();
+        let is_set = |step: &Step| matches!(step.action, Action::Set { .. });
         let is_less =
             |step: &&Step| matches!(step.action, Action::Set { from, to, .. } if to < from);
+        let raises = steps.iter().filter(|step| is_set(step) && step.to_raise().is_some());
         let (less, more): (Vec<_>, Vec<_>) =
             steps.iter().filter(|step| step.is_protection()).partition(is_less);
-        for step in less.into_iter().chain(more) {
-            let Some(saved) = step.to_save() else { continue };
-            // What is not written now is not noted as ours either.
-            if self.actuator.is_overtaken(&saved) || !self.actuator.is_as_decided(&saved) {
-                continue;
-            }
-            let is_noted = note(self.actuator, self.journal, &saved).await.is_ok();
-            if is_noted && self.actuator.write_ahead(&saved) {
+        for step in raises.chain(less).chain(more) {
+            if self.write_one_ahead(step).await {
                 ahead.push(step.clone());
             }
         }
         ahead
+    }
+
+    /// Limits that are given back. Their turn comes, and they are reported then.
+    async fn give_back_ahead(&self, steps: &[Step]) {
+        let is_release = |step: &&Step| matches!(step.action, Action::Release { .. });
+        for step in steps.iter().filter(is_release).filter_map(Step::to_raise) {
+            self.write_one_ahead(&step).await;
+        }
+    }
+
+    async fn write_one_ahead(&self, step: &Step) -> bool {
+        let Some(saved) = step.to_save() else { return false };
+        // What is not written now is not noted as ours either.
+        if self.actuator.is_overtaken(&saved) || !self.actuator.is_as_decided(&saved) {
+            return false;
+        }
+        let is_noted = note(self.actuator, self.journal, &saved).await.is_ok();
+        is_noted && self.actuator.write_ahead(&saved)
     }
 }
 
@@ -361,7 +421,7 @@ mod tests {
             ["x", "y", "z"].map(step).into()
         }
 
-        fn writer(&self) -> (Writer<'_, Manager>, Sender<Protection>, Receiver<Report>) {
+        fn writer(&self) -> (Writer<'_, Manager>, Sender<Urgent>, Receiver<Report>) {
             let ((newer, plans), (done, reports)) = (channel(1), channel(4));
             (Writer::new((&self.actuator, &self.journal), plans, done), newer, reports)
         }
@@ -400,7 +460,7 @@ mod tests {
         of.map(|value| value.to_string())
     }
 
-    async fn expect_ahead(reports: &mut Receiver<Report>) -> Protection {
+    async fn expect_ahead(reports: &mut Receiver<Report>) -> Urgent {
         match reports.recv().await {
             Some(Report::Ahead(ahead)) => ahead,
             other => panic!("{other:?}"),
@@ -425,7 +485,7 @@ mod tests {
             let steps = bench.steps(4096, to);
             let (writer, _newer, mut reports) = bench.writer();
             writer.write(steps.clone(), Millis(1), NONE).await;
-            let ahead = Protection { steps, decided_at: Millis(1) };
+            let ahead = Urgent { steps, decided_at: Millis(1) };
             assert_eq!(expect_ahead(&mut reports).await, ahead);
             assert_eq!(bench.lows(), texts([to; 3]));
             let written = expect_written(&mut reports).await;
@@ -480,7 +540,7 @@ mod tests {
             expect_ahead(&mut reports).await;
             for (at, to) in [(2, 12288), (3, 16384)] {
                 let (steps, decided_at) = (bench.steps(to - 4096, to), Millis(at));
-                let plan = Protection { steps, decided_at };
+                let plan = Urgent { steps, decided_at };
                 newer.send(plan.clone()).await.unwrap();
                 assert_eq!(expect_ahead(&mut reports).await, plan);
                 assert_eq!(bench.lows(), texts([to; 3]));
@@ -517,7 +577,7 @@ mod tests {
         let look_on = async {
             expect_ahead(&mut reports).await;
             let steps = bench.steps(8192, 12288);
-            newer.send(Protection { steps: steps.clone(), decided_at: Millis(2) }).await.unwrap();
+            newer.send(Urgent { steps: steps.clone(), decided_at: Millis(2) }).await.unwrap();
             assert_eq!(expect_ahead(&mut reports).await.steps, steps[2..]);
             assert_eq!(bench.lows(), texts([8192, 4096, 12288]));
             bench.manager.may_go_on.add_permits(4);
@@ -554,7 +614,81 @@ mod tests {
         assert_eq!(noted, None, "it was never written");
     }
 
-    /// To let go, to limit or to freeze is not in force before it is done.
+    /// Whom ctlmgr holds back has no part in what keeps the manager.
+    #[tokio::test]
+    async fn who_is_held_back_is_let_go_though_the_manager_does_not_answer() {
+        let bench = Bench::new(0);
+        let host = FakeHost::new(bench.root());
+        let file = |name: &str, file: &str| format!("sys/fs/cgroup/{}/{file}", scope(name));
+        let limits = || ["x", "y", "z"].map(|n| host.read(&file(n, "memory.high")));
+        let (knob, prior) = (Knob::MemoryHigh, Bytes(u64::MAX));
+        let limit =
+            |from, to| Action::Set { knob, from: Bytes::mib(from), prior, to: Bytes::mib(to) };
+        let release = Action::Release { knob, ours: Bytes::mib(64), prior };
+        for (name, step) in ["x", "y", "z"].iter().zip(bench.steps(4096, 4096)) {
+            host.write(&file(name, "memory.high"), &Bytes::mib(64).0.to_string());
+            let held = Step { action: limit(64, 64), ..step };
+            bench.journal.lock().unwrap().note(&held.to_save().unwrap()).unwrap();
+        }
+        let frozen = |step: &Step| Step {
+            action: Action::Set {
+                knob: Knob::CgroupFreeze,
+                from: Bytes::ZERO,
+                prior: Bytes::ZERO,
+                to: Knob::STILL,
+            },
+            ..step.clone()
+        };
+        // One is frozen; the manager is asked for a lower limit of x first, and does not answer.
+        let base = bench.steps(4096, 4096);
+        host.write(&file("x", "cgroup.freeze"), "1");
+        bench.journal.lock().unwrap().note(&frozen(&base[0]).to_save().unwrap()).unwrap();
+        let with = |at: usize, action| Step { action, ..base[at].clone() };
+        let steps = vec![with(0, limit(64, 32)), with(1, limit(64, 96)), with(2, release)];
+        let (writer, newer, mut reports) = bench.writer();
+        let write = writer.write(steps.clone(), Millis(1), DAY);
+        let look_on = async {
+            assert_eq!(expect_ahead(&mut reports).await.steps, steps[1..2]);
+            let [x, y, z] = limits();
+            assert_eq!([y, z], [Bytes::mib(96).0.to_string(), "max".to_owned()]);
+            assert_eq!(x, Bytes::mib(64).0.to_string());
+            let thaw =
+                Action::Release { knob: Knob::CgroupFreeze, ours: Knob::STILL, prior: Bytes::ZERO };
+            let later = vec![with(0, thaw), with(0, limit(64, 80)), with(1, limit(96, 128))];
+            newer.send(Urgent { steps: later.clone(), decided_at: Millis(2) }).await.unwrap();
+            assert_eq!(expect_ahead(&mut reports).await.steps, later[1..]);
+            let [x, y, _] = limits();
+            assert_eq!([x, y], [80, 128].map(|mib| Bytes::mib(mib).0.to_string()));
+            assert_eq!(host.read(&file("x", "cgroup.freeze")), "0");
+            bench.manager.may_go_on.add_permits(3);
+            expect_written(&mut reports).await
+        };
+        let ((), written) = tokio::join!(write, look_on);
+        assert_eq!(limits(), [Bytes::mib(80).0, Bytes::mib(128).0, u64::MAX].map(text_of));
+        let of = |knob| {
+            let of = move |(step, _): &&(Step, Outcome)| step.action.knob() == Some(knob);
+            written
+                .outcomes
+                .iter()
+                .filter(of)
+                .map(|(_, outcome)| outcome.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(Knob::CgroupFreeze), [Outcome::Done]);
+        assert_eq!(of(Knob::MemoryHigh), [Outcome::Done, Outcome::Done]);
+        assert_eq!(outcomes(&written), [Outcome::Done]);
+        let left = bench.journal.lock().unwrap().entries().unwrap();
+        assert!(
+            left.iter().all(|saved| saved.knob == knob && saved.path != scope("z")),
+            "{left:?}"
+        );
+    }
+
+    fn text_of(bytes: u64) -> String {
+        if bytes == u64::MAX { "max".to_owned() } else { bytes.to_string() }
+    }
+
+    /// To limit or to freeze is not in force before it is done.
     #[tokio::test]
     async fn what_is_not_in_force_is_never_put_off() {
         let bench = Bench::new(3);

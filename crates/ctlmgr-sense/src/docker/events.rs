@@ -1,6 +1,7 @@
 //! What dockerd tells of as it happens.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bollard::Docker;
 use bollard::errors::Error;
@@ -64,6 +65,13 @@ pub(super) async fn listen(
     };
     waiting.note_all(publish);
     end
+}
+
+/// Until when events were seen, by the clock as it is `now`, since 1970. Set back since it says nothing of those to come, which would
+/// all count as seen; some are noted twice then.
+pub(super) fn seen_until(seen: i64, now: Duration) -> i64 {
+    let is_past = i64::try_from(now.as_nanos()).is_ok_and(|now| seen <= now);
+    if is_past { seen } else { 0 }
 }
 
 /// An event after which a container is looked at, for one that was not answered about.
@@ -212,7 +220,6 @@ mod tests {
     use crate::docker::Started;
     use crate::docker::fake::{HELD, LATE, connect, serve};
     use futures_util::stream::{iter, pending};
-    use std::time::Duration;
     use tokio::net::UnixListener;
 
     fn event(action: &str, id: &str) -> Result<EventMessage, Error> {
@@ -270,6 +277,13 @@ mod tests {
                 assert_eq!(heard.expect("it is looked at").unwrap().starts[LATE].times, 1);
             }
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_makes_nobody_deaf() {
+        let now = Duration::from_secs(1_000);
+        assert_eq!(seen_until(999_000_000_000, now), 999_000_000_000);
+        assert_eq!(seen_until(4_600_000_000_000, now), 0);
     }
 
     /// A container that ends leaves its networks first, and may be held in its next start before anybody has looked.

@@ -15,7 +15,7 @@ use ctlmgr_sense::Sensor;
 use tokio::sync::{Mutex, mpsc};
 use tracing::{info, warn};
 
-use crate::step::carry_out_one;
+use crate::step::{carry_out_one, outcome_of};
 use crate::undo::SharedJournal;
 
 /// Longer than anybody who is frozen waits.
@@ -37,6 +37,15 @@ pub(crate) enum Order {
 /// Whether freezing is allowed; held while a freeze is made, so that undo comes before or after it.
 pub(crate) type Permit = Arc<Mutex<bool>>;
 
+/// Who stands still.
+struct Frozen {
+    step: Step,
+    /// Whether a user has paused it meanwhile; known once it may go on.
+    is_paused: bool,
+    /// When it is let go in any case.
+    until: Instant,
+}
+
 /// Who carries orders out.
 pub(crate) struct Hand<U> {
     pub sensor: Arc<Sensor>,
@@ -48,41 +57,49 @@ pub(crate) struct Hand<U> {
 impl<U: UnitProperties> Hand<U> {
     /// Carries out orders, one after the other, until nobody can give any.
     pub async fn obey(self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let mut frozen: BTreeMap<String, (Step, Instant)> = BTreeMap::new();
+        let mut frozen: BTreeMap<String, Frozen> = BTreeMap::new();
         let mut round = tokio::time::interval(ROUND);
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
                     Some(Order::Freeze(id, reason)) => {
                         if let Some(step) = self.freeze(&id, reason).await {
-                            frozen.insert(id, (step, Instant::now()));
+                            let until = Instant::now() + LONGEST;
+                            frozen.insert(id, Frozen { step, is_paused: false, until });
                         }
                     }
                     Some(Order::Thaw { id, is_paused }) => {
-                        if let Some((step, _)) = frozen.remove(&id) {
-                            self.thaw(step, is_paused).await;
+                        if let Some(it) = frozen.get_mut(&id) {
+                            (it.is_paused, it.until) = (is_paused, Instant::now());
                         }
+                        self.thaw_due(&mut frozen).await;
                     }
                     None => break,
                 },
-                _ = round.tick() => {
-                    let overdue = |(_, at): &(Step, Instant)| at.elapsed() > LONGEST;
-                    let late: Vec<String> =
-                        frozen.iter().filter(|(_, f)| overdue(f)).map(|(id, _)| id.clone()).collect();
-                    for (step, _) in late.iter().filter_map(|id| frozen.remove(id)).collect::<Vec<_>>() {
-                        self.thaw(step, false).await;
-                    }
-                }
+                _ = round.tick() => self.thaw_due(&mut frozen).await,
             }
         }
-        for (step, _) in frozen.into_values() {
-            self.thaw(step, false).await;
+        for it in frozen.values() {
+            self.thaw(it).await;
+        }
+    }
+
+    /// Lets go of whoever may go on or stands still for too long. What fails is tried again in the next round.
+    async fn thaw_due(&self, frozen: &mut BTreeMap<String, Frozen>) {
+        let is_due = |it: &Frozen| Instant::now() >= it.until;
+        let due: Vec<String> =
+            frozen.iter().filter(|(_, it)| is_due(it)).map(|(id, _)| id.clone()).collect();
+        for id in due {
+            if self.thaw(&frozen[&id]).await {
+                frozen.remove(&id);
+            }
         }
     }
 
     /// Freezes a container; `None` if it is gone or not ready, or was frozen by somebody else.
     async fn freeze(&self, id: &str, reason: Reason) -> Option<Step> {
-        let is_allowed = self.permit.lock().await;
+        // Where undo or whoever places has it this one starts as it is: nobody who is frozen waits for them.
+        let is_allowed = self.permit.try_lock().ok()?;
         if !*is_allowed {
             return None;
         }
@@ -108,23 +125,29 @@ impl<U: UnitProperties> Hand<U> {
             reason,
             telling: Telling::Now,
         };
-        self.carry_out(&step).await.then_some(step)
+        // It may stand still though that failed: when it was read back, or noted.
+        let is_gone = self.carry_out(&step).await == Outcome::Vanished;
+        (!is_gone).then_some(step)
     }
 
-    async fn thaw(&self, step: Step, is_paused: bool) {
-        let prior = if is_paused { Knob::STILL } else { Bytes::ZERO };
+    /// Whether it runs, as far as that is ctlmgr's say.
+    async fn thaw(&self, Frozen { step, is_paused, .. }: &Frozen) -> bool {
+        let prior = if *is_paused { Knob::STILL } else { Bytes::ZERO };
         let action = Action::Release { knob: Knob::CgroupFreeze, prior, ours: Knob::STILL };
-        self.carry_out(&Step { action, reason: Reason("it may start".to_owned()), ..step }).await;
+        let reason = Reason("it may start".to_owned());
+        let outcome = self.carry_out(&Step { action, reason, ..step.clone() }).await;
+        !matches!(outcome, Outcome::Failed(_))
     }
 
-    async fn carry_out(&self, step: &Step) -> bool {
-        let outcome = carry_out_one(&self.actuator, &self.journal, step, Instant::now()).await;
+    async fn carry_out(&self, step: &Step) -> Outcome {
+        let work = carry_out_one(&self.actuator, &self.journal, step, Instant::now());
+        let outcome = outcome_of(work.await);
         let (path, reason) = (&step.path, &step.reason.0);
         match &outcome {
-            Ok(Outcome::Done) => info!(%path, reason, "{step}"),
-            Ok(other) => info!(%path, outcome = ?other, "{step}"),
-            Err(error) => warn!(%path, error = format!("{error:#}"), "{step} failed"),
+            Outcome::Done => info!(%path, reason, "{step}"),
+            Outcome::Failed(error) => warn!(%path, error, "{step} failed"),
+            other => info!(%path, outcome = ?other, "{step}"),
         }
-        matches!(outcome, Ok(Outcome::Done))
+        outcome
     }
 }

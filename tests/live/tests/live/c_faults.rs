@@ -1,7 +1,9 @@
 //! Faults: after each of them no knob is left that ctlmgr wrote and does not know.
 
 use anyhow::{Result, ensure};
-use ctlmgr_live::{Container, Ctlmgr, eventually, expect_pristine, json, knob, sh, status};
+use ctlmgr_live::{
+    Balloon, Container, Ctlmgr, eventually, expect_pristine, json, knob, sh, status,
+};
 
 #[test]
 fn after_kill_9_the_next_start_goes_on_from_the_journal() -> Result<()> {
@@ -182,6 +184,57 @@ fn protection_follows_while_the_systems_manager_does_not_answer() -> Result<()> 
     ctlmgr.wait_told(&web)?;
     ctlmgr.wait_told(&other)?;
     assert_eq!(ctlmgr.status()?["counters"]["overrides"], 0);
+    ctlmgr.stop_and_expect_pristine()
+}
+
+/// Whom ctlmgr holds back must not wait for it either.
+#[test]
+fn a_limit_rises_while_the_systems_manager_does_not_answer() -> Result<()> {
+    let _balloon = Balloon::leave(900)?;
+    let web = Container::start("web", 420, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    eventually("memory is nearly short", || Ok(web.knob("memory.high")? < u64::MAX))?;
+    let freeze = |is_to| sh(&format!("echo {is_to} >/sys/fs/cgroup/init.scope/cgroup.freeze"));
+    freeze(1)?;
+    let before = web.knob("memory.high");
+    let grown =
+        sh("docker exec web dd if=/dev/urandom of=/dev/shm/more bs=1M count=60 2>/dev/null");
+    let follows = grown.and_then(|_| {
+        eventually("the limit follows", || {
+            Ok(web.knob("memory.high")? > web.knob("memory.current")? + (8 << 20)
+                && web.knob("memory.high")? > *before.as_ref().unwrap_or(&u64::MAX))
+        })
+    });
+    freeze(0)?;
+    follows?;
+    assert_eq!(ctlmgr.status()?["counters"]["overrides"], 0);
+    ctlmgr.stop_and_expect_pristine()
+}
+
+/// Its queue is full soon, and who waits for it stands still with it.
+#[test]
+fn a_journald_that_stands_still_is_not_waited_for() -> Result<()> {
+    sh("mkdir -p /run/systemd/system/ctlmgr.service.d; \
+        printf '[Service]\\nEnvironment=CTLMGR_LOG=trace\\n' >/run/systemd/system/ctlmgr.service.d/trace.conf; \
+        systemctl daemon-reload")?;
+    let web = Container::start("web", 64, "")?;
+    let ctlmgr = Ctlmgr::start("act")?;
+    ctlmgr.wait_protected(&web)?;
+    sh("kill -STOP $(systemctl show -P MainPID systemd-journald.service)")?;
+    // Each answer is many lines at that level, and what is followed some more.
+    let answers =
+        sh("for i in $(seq 60); do timeout 30 ctlmgr status >/dev/null || exit 1; done; \
+        docker exec web dd if=/dev/urandom of=/dev/shm/more bs=1M count=100 2>/dev/null");
+    let follows = answers
+        .and_then(|_| eventually("protection follows", || Ok(web.knob("memory.low")? > 150 << 20)));
+    sh("kill -CONT $(systemctl show -P MainPID systemd-journald.service); \
+        rm -r /run/systemd/system/ctlmgr.service.d; systemctl daemon-reload")?;
+    follows?;
+    eventually("it says how much was lost", || {
+        let told = sh("ctlmgr status >/dev/null; journalctl -u ctlmgr.service -n 1000 --no-pager")?;
+        Ok(told.contains("lines before this one were lost"))
+    })?;
     ctlmgr.stop_and_expect_pristine()
 }
 
