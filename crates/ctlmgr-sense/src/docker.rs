@@ -130,13 +130,14 @@ async fn follow(
     // nothing falls between the two. A dockerd that has just begun has started containers before it
     // answered, and remembers.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let since = now.as_ref().ok().map(|t| t.saturating_sub(LOOK_BACK).as_secs().to_string());
-    *seen = events::seen_until(*seen, now.unwrap_or_default());
+    let now = now.unwrap_or_default();
+    let since = Duration::from_secs(now.saturating_sub(LOOK_BACK).as_secs());
+    *seen = events::seen_until(*seen, now);
     let types = ["container", "network"].map(str::to_owned).to_vec();
     let filters = [("type".to_owned(), types)].into_iter().collect();
     let events = docker.events(Some(EventsOptions {
         filters: Some(filters),
-        since,
+        since: Some(since.as_secs().to_string()),
         ..EventsOptions::default()
     }));
     let before = publish.borrow().by_id.clone();
@@ -157,7 +158,7 @@ async fn follow(
         c.failed.retain(|id| c.by_id.contains_key(id));
     });
     *pause = BACK_OFF.0;
-    events::listen(&docker, events, publish, seen).await
+    events::listen(&docker, events, publish, (since, seen)).await
 }
 
 /// What there is. Those that dockerd does not answer about in time, as while it holds their lock, are as they were `before`, and

@@ -127,9 +127,11 @@ impl Journal {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
                    ON CONFLICT (path, knob) DO UPDATE SET
                        had_setting = iif(prior = excluded.prior, had_setting, excluded.had_setting),
-                       told = iif(cgroup = excluded.cgroup AND ours IN (excluded.before, excluded.ours),
+                       told = iif(cgroup = excluded.cgroup AND
+                                  (ours = excluded.ours OR excluded.before IN (ours, before, told, asked)),
                                   coalesce(told, before), NULL),
-                       asked = iif(cgroup = excluded.cgroup AND ours IN (excluded.before, excluded.ours),
+                       asked = iif(cgroup = excluded.cgroup AND
+                                   (ours = excluded.ours OR excluded.before IN (ours, before, told, asked)),
                                    asked, NULL),
                        before = excluded.before,
                        cgroup = excluded.cgroup, prior = excluded.prior, ours = excluded.ours";
@@ -313,8 +315,12 @@ mod tests {
         assert!([60, 70, 80, 90].iter().all(|ours| is_ours(*ours)), "it may do it later");
         journal.note_told(&write(80, 90)).unwrap();
         assert!(is_ours(90) && ![60, 70, 80].iter().any(|ours| is_ours(*ours)));
+        // What was to be written never came through, and is asked for still.
+        journal.note_asked(&write(90, 40)).unwrap();
+        write(90, 200);
+        assert!([200, 40, 90].iter().all(|ours| is_ours(*ours)));
         write(50, 95);
-        assert!(!is_ours(90), "another has written meanwhile");
+        assert!(!is_ours(90) && !is_ours(40), "another has written meanwhile");
     }
 
     #[test]
@@ -346,7 +352,10 @@ mod tests {
         let journal = Journal::open(&path, "boot-1").unwrap();
         assert_eq!(
             journal.entries().unwrap(),
-            [note("a.slice/x.scope", 5, 9), note("a.slice", 0, 10)]
+            [
+                Saved { told: Some(Bytes(5).into()), ..note("a.slice/x.scope", 5, 9) },
+                note("a.slice", 0, 10)
+            ]
         );
         let last = note("a.slice", 0, 10);
         // As a process read it that puts values back while another goes on from them.

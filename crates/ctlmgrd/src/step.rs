@@ -85,6 +85,11 @@ pub(crate) async fn carry_out_one<U: UnitProperties>(
         (_, Some(saved)) if is_anothers(actuator, journal, &saved).await? => Ok(Outcome::Overtaken),
         (_, Some(saved)) => {
             note(actuator, journal, &saved).await?;
+            if step.is_for_keeper() {
+                // Who does not answer may do it later, whatever was written since.
+                let asked = saved.clone();
+                with_journal(journal, move |j| j.note_asked(&asked)).await?;
+            }
             let outcome = actuator.set(&saved).await;
             if outcome == Outcome::Done {
                 with_journal(journal, move |j| j.note_told(&saved)).await?;

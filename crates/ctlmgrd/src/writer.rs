@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use ctlmgr_act::{Actuator, RECLAIM_TIME, UnitProperties};
 use ctlmgr_model::{Action, CgroupPath, Millis, Outcome, Saved, Step, Value};
+use ctlmgr_store::Journal;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
@@ -194,7 +195,11 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         }
         let work = carry_out_one(self.actuator, self.journal, step, deadline);
         match outcome_of(self.attend(work, left).await) {
-            Outcome::Overridden(value) if self.is_of_newer(step, &value) => Outcome::Done,
+            Outcome::Overridden(value) if self.is_of_newer(step, &value) => {
+                let told = step.to_save();
+                let note = move |j: &Journal| told.map_or(Ok(()), |told| j.note_told(&told));
+                with_journal(self.journal, note).await.map_or_else(failed, |()| Outcome::Done)
+            }
             outcome => outcome,
         }
     }
@@ -247,10 +252,14 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
                 Some(plan) = self.plans.recv() => self.write_newer(plan, left).await,
             }
         };
-        // The keeper may have written what it was asked for before; of a limit that was to be lowered that is nothing that a newer
-        // plan had before it.
+        // The keeper may have written what it was asked for before, and the limit that it knows beside it; of one that was to be
+        // lowered that is nothing that a newer plan had before it.
         let asked = left[0].to_save().map(|saved| saved.ours);
-        let newer = self.newer.iter().filter(|(newer, _)| is_same_knob(newer, &left[0]));
+        let is_touched = |(newer, _): &&(Step, Millis)| {
+            let is_beside = newer.path == left[0].path && newer.to_raise().is_some();
+            is_beside || is_same_knob(newer, &left[0])
+        };
+        let newer = self.newer.iter().filter(is_touched);
         for saved in newer.filter_map(|(newer, _)| newer.to_save()) {
             for before in [Some(saved.before.clone()), asked.clone()].into_iter().flatten() {
                 self.actuator.write_ahead(&Saved { before, ..saved.clone() });
@@ -259,14 +268,22 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         result
     }
 
-    /// Protection that this plan has still to write itself is left to it; and such beside that which the keeper is just asked
-    /// for, because it writes all of a unit: those from when it was asked. Whoever is held back does not wait for that.
+    /// What this plan has still to write itself is left to it; and protection beside that which the keeper is just asked for,
+    /// because it writes all of a unit: those from when it was asked. Whoever is held back does not wait for that, nor for a
+    /// limit that was to be lowered.
     async fn write_newer(&mut self, mut plan: Urgent, left: &[Step]) {
-        let is_open =
-            |step: &Step| left.iter().any(|l| is_same_knob(l, step) && !self.ahead.contains(l));
+        let is_asked = self.is_asked(&left[0]).await;
+        let open =
+            |step: &Step| left.iter().find(|l| is_same_knob(l, step) && !self.ahead.contains(l));
+        let may_pass = |open: &Step| {
+            let is_first = is_same_knob(open, &left[0]);
+            matches!(open.action, Action::Set { .. }) && (!is_first || is_asked)
+        };
         let is_beside = |step: &Step| step.path == left[0].path && !is_same_knob(step, &left[0]);
-        plan.steps.retain(|step| {
-            step.to_raise().is_some() || !(is_open(step) || !step.is_thaw() && is_beside(step))
+        plan.steps.retain(|step| match (step.to_raise(), open(step)) {
+            (Some(_), open) => open.is_none_or(may_pass),
+            (None, Some(_)) => false,
+            (None, None) => step.is_thaw() || !is_beside(step),
         });
         for step in plan.steps.extract_if(.., |step| step.is_thaw()) {
             self.thaw(step).await;
@@ -274,6 +291,16 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         let ahead = self.write_ahead(&plan.steps).await;
         self.newer.extend(ahead.iter().map(|step| (step.clone(), plan.decided_at)));
         self.report_ahead(ahead, plan.decided_at).await;
+    }
+
+    /// Whether the keeper was asked for what a step writes, and the journal knows: what is noted before that is written over.
+    async fn is_asked(&self, step: &Step) -> bool {
+        let Some(saved) = step.to_save() else { return true };
+        let noted = with_journal(self.journal, move |j| {
+            let known = j.find(&saved.path, saved.knob)?;
+            Ok(known.is_some_and(|known| known.asked.as_ref() == Some(&saved.ours)))
+        });
+        noted.await.unwrap_or(false)
     }
 
     /// Once, as newer plans do not know of it.
@@ -313,8 +340,20 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         }
     }
 
+    /// What a knob holds, if that is there because of ctlmgr.
+    async fn held_of_ours(&self, saved: &Saved) -> Option<Value> {
+        let held = self.actuator.present(saved).ok()??;
+        let (path, knob) = (saved.path.clone(), saved.knob);
+        let known = with_journal(self.journal, move |j| j.find(&path, knob)).await.ok()??;
+        known.is_ours(&held).then_some(held)
+    }
+
     async fn write_one_ahead(&self, step: &Step) -> bool {
-        let Some(saved) = step.to_save() else { return false };
+        let Some(mut saved) = step.to_save() else { return false };
+        if step.to_raise().is_some() {
+            // Of a limit that was to be lowered, and was not, too.
+            saved.before = self.held_of_ours(&saved).await.unwrap_or(saved.before);
+        }
         // What is not written now is not noted as ours either.
         if self.actuator.is_overtaken(&saved) || !self.actuator.is_as_decided(&saved) {
             return false;
@@ -322,6 +361,10 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         let is_noted = note(self.actuator, self.journal, &saved).await.is_ok();
         is_noted && self.actuator.write_ahead(&saved)
     }
+}
+
+fn failed(error: anyhow::Error) -> Outcome {
+    outcome_of(Err(error))
 }
 
 fn is_same_knob(one: &Step, other: &Step) -> bool {
@@ -336,7 +379,6 @@ mod tests {
     use ctlmgr_act::{Property, UnitError};
     use ctlmgr_host::Host;
     use ctlmgr_model::{Bytes, Knob, Reason, Rung, Telling};
-    use ctlmgr_store::Journal;
     use ctlmgr_testkit::FakeHost;
     use std::path::{Path, PathBuf};
     use std::sync::Mutex;
@@ -624,10 +666,13 @@ mod tests {
         let (knob, prior) = (Knob::MemoryHigh, Bytes(u64::MAX));
         let limit =
             |from, to| Action::Set { knob, from: Bytes::mib(from), prior, to: Bytes::mib(to) };
-        let release = Action::Release { knob, ours: Bytes::mib(64), prior };
-        for (name, step) in ["x", "y", "z"].iter().zip(bench.steps(4096, 4096)) {
+        let release = Action::Release { knob, ours: Bytes::mib(32), prior };
+        // That of z was to be lowered, which never came through.
+        for ((name, last), step) in
+            [("x", 64), ("y", 64), ("z", 32)].iter().zip(bench.steps(4096, 4096))
+        {
             host.write(&file(name, "memory.high"), &Bytes::mib(64).0.to_string());
-            let held = Step { action: limit(64, 64), ..step };
+            let held = Step { action: limit(64, *last), ..step };
             bench.journal.lock().unwrap().note(&held.to_save().unwrap()).unwrap();
         }
         let frozen = |step: &Step| Step {
@@ -652,6 +697,9 @@ mod tests {
             let [x, y, z] = limits();
             assert_eq!([y, z], [Bytes::mib(96).0.to_string(), "max".to_owned()]);
             assert_eq!(x, Bytes::mib(64).0.to_string());
+            while bench.asked().is_empty() {
+                tokio::task::yield_now().await;
+            }
             let thaw =
                 Action::Release { knob: Knob::CgroupFreeze, ours: Knob::STILL, prior: Bytes::ZERO };
             let later = vec![with(0, thaw), with(0, limit(64, 80)), with(1, limit(96, 128))];
@@ -660,6 +708,9 @@ mod tests {
             let [x, y, _] = limits();
             assert_eq!([x, y], [80, 128].map(|mib| Bytes::mib(mib).0.to_string()));
             assert_eq!(host.read(&file("x", "cgroup.freeze")), "0");
+            let noted = bench.journal.lock().unwrap().find(&scope("x"), knob).unwrap().unwrap();
+            let may_be = [32, 64, 80].map(|mib| noted.is_ours(&Bytes::mib(mib).into()));
+            assert_eq!(may_be, [true; 3], "the manager may do late what it was asked for");
             bench.manager.may_go_on.add_permits(3);
             expect_written(&mut reports).await
         };

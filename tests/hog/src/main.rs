@@ -6,7 +6,6 @@
 //! what a user of the service would have got.
 
 mod histogram;
-mod speed;
 mod worker;
 
 use std::fs::OpenOptions;
@@ -22,7 +21,6 @@ use nix::sys::mman::{MlockAllFlags, mlockall};
 use serde::Serialize;
 
 use crate::histogram::Histogram;
-use crate::speed::work_us;
 use crate::worker::{Plan, run};
 
 /// Holds memory and touches it at a pace.
@@ -77,8 +75,6 @@ struct Report {
     swapped_mib: u64,
     /// Size wanted so far, in MiB.
     set_mib: u64,
-    /// Processor time that the same work takes each second: an emulated processor is as fast as the machine lets it be.
-    work_us: f64,
 }
 
 fn main() -> Result<()> {
@@ -155,7 +151,6 @@ fn report(arguments: &Arguments, plan: &Plan, shared: &Mutex<Histogram>) -> Resu
             resident_mib,
             swapped_mib,
             set_mib,
-            work_us: work_us()?,
         };
         serde_json::to_writer(&mut out, &report).context("failed to report")?;
         out.write_all(b"\n").and_then(|()| out.flush()).context("failed to report")?;

@@ -54,14 +54,10 @@ impl Plan {
 }
 
 /// Small fast generator (xorshift64*); quality does not matter here.
-pub struct Random(u64);
+struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(0x9E37_79B9_7F4A_7C15 ^ seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -139,7 +135,7 @@ impl Set {
 /// # Errors
 /// Its file cannot be made, written or read.
 pub fn run(plan: &Plan, thread: u64, shared: &Mutex<Histogram>, stop: &AtomicBool) -> Result<()> {
-    let mut random = Random::new(thread + 1);
+    let mut random = Random(0x9E37_79B9_7F4A_7C15 ^ (thread + 1));
     let mut set = Set::new(plan, thread)?;
     let mut next = Instant::now();
     let mut owed = 0.0;

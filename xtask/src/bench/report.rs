@@ -48,8 +48,6 @@ struct Felt {
 impl Felt {
     fn of(record: &Record, member: &Member, step: usize) -> Felt {
         let name = member.name;
-        // A redis does what it can, so its pace goes by the processors' speed, too; a hog does what it is asked for.
-        let slowed = if member.kind == Kind::Redis { slowed(record, step) } else { 1.0 };
         let of = || select(record, name, step);
         let set = mean(of(), "set_mib").max(1.0);
         let at = |step: usize, field: &str| -> u64 {
@@ -65,7 +63,7 @@ impl Felt {
         Felt {
             resident: held / set,
             of_promise: held / f64::from(member.promise.max(1)),
-            pace: mean(of(), "pace") * slowed,
+            pace: mean(of(), "pace"),
             p50_us: mean(of(), "p50_us"),
             p99_us: mean(of(), "p99_us"),
             refaults: at(step, "refaults").saturating_sub(at(0, "refaults")),
@@ -77,16 +75,6 @@ fn select<'a>(record: &'a Record, name: &str, step: usize) -> impl Iterator<Item
     record.data.iter().filter(move |v| {
         v["name"].as_str() == Some(name) && v["step"].as_u64() == Some(step as u64)
     })
-}
-
-/// How many times as long the processors take for the same work as before the pressure, by what hogs say of theirs.
-fn slowed(record: &Record, step: usize) -> f64 {
-    let of_hogs = |step: usize| {
-        let is_of = move |v: &&Value| v["step"].as_u64() == Some(step as u64);
-        mean(record.data.iter().filter(is_of).filter(|v| v["work_us"].is_number()), "work_us")
-    };
-    let (now, before) = (of_hogs(step), of_hogs(0));
-    if now > 0.0 && before > 0.0 { now / before } else { 1.0 }
 }
 
 /// Two members that are compared.
@@ -170,9 +158,9 @@ impl Results<'_> {
         let step = self.scene.pressure.label();
         writeln!(
             out,
-            "| policy | run | {step} | of | resident, of the set | of what was promised | pace | p50 µs | p99 µs | refaults | outside MiB | host stalls, some / full % | swapped in / out in the step, MiB | the same work takes so many times as long |"
+            "| policy | run | {step} | of | resident, of the set | of what was promised | pace | p50 µs | p99 µs | refaults | outside MiB | host stalls, some / full % | swapped in / out in the step, MiB |"
         )?;
-        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
+        writeln!(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|")?;
         for (name, pair, runs) in self.compared() {
             for (n, run) in runs.into_iter().enumerate() {
                 let line = |s| self.line(&mut out, &format!("{name} | {}", n + 1), (pair, run), s);
@@ -200,7 +188,7 @@ impl Results<'_> {
         let swapped = |field: &str| (host(step, field) - host(step - 1, field)) / 256.0;
         writeln!(
             out,
-            "| {start} | {} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} | {:.1} / {:.1} | {:.0} / {:.0} | {:.2} |",
+            "| {start} | {} | {} | {:.3} / {:.3} | {:.2} / {:.2} | {:.2} / {:.2} | {:.0} / {:.0} | {:.0} / {:.0} | {} / {} | {outside:.0} | {:.1} / {:.1} | {:.0} / {:.0} |",
             self.scene.pressure.steps()[step - 1],
             names(pair),
             a.resident,
@@ -218,8 +206,7 @@ impl Results<'_> {
             host(step, "some_pct"),
             host(step, "full_pct"),
             swapped("swapped_in"),
-            swapped("swapped_out"),
-            slowed(&run.record, step)
+            swapped("swapped_out")
         )?;
         Ok(())
     }

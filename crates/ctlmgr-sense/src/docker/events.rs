@@ -22,13 +22,16 @@ const CHANGES: [&str; 6] = ["create", "start", "update", "rename", "pause", "unp
 /// dockerd holds a container's lock while it starts, and answers no question about it before its start is let go. Who
 /// waited for that would hear of nothing else meanwhile, not even of what that start waits for: only what is told
 /// of the same container waits.
+///
+/// Events were asked for `since` then, and those until `seen` are not told for the first time.
 pub(super) async fn listen(
     docker: &Docker,
     mut events: impl Stream<Item = Result<EventMessage, Error>> + Unpin,
     publish: &watch::Sender<Containers>,
-    seen: &mut i64,
+    (since, seen): (Duration, &mut i64),
 ) -> Result<(), Error> {
-    let seen_before = *seen;
+    // Before that nothing is told again: the clock was set back.
+    let told_before = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)..=*seen;
     let mut waiting = Waiting::default();
     let (mut looks, mut arrivals) = (FuturesUnordered::new(), FuturesUnordered::new());
     let end = loop {
@@ -50,7 +53,7 @@ pub(super) async fn listen(
         let at = event.time_nano.unwrap_or(i64::MAX);
         // What was seen before the connection was made anew is told once more. Events of the same moment
         // come in any order.
-        if at <= seen_before {
+        if told_before.contains(&at) {
             continue;
         }
         *seen = if at == i64::MAX { *seen } else { at.max(*seen) };
@@ -242,7 +245,7 @@ mod tests {
         };
         let mut since = 0;
         tokio::select! {
-            end = listen(&docker, Box::pin(events), &publish, &mut since) => panic!("{end:?}"),
+            end = listen(&docker, Box::pin(events), &publish, (Duration::ZERO, &mut since)) => panic!("{end:?}"),
             heard = tokio::time::timeout(Duration::from_secs(50), seen.wait_for(is_heard)) => {
                 let heard = heard.expect("others are heard of").unwrap();
                 assert!(!heard.by_id.contains_key(HELD));
@@ -259,7 +262,9 @@ mod tests {
         let (publish, seen) = watch::channel(Containers::default());
         let told = [("create", HELD), ("start", HELD), ("die", HELD), ("start", HELD)];
         let events = iter(told.map(|(action, id)| event(action, id)));
-        assert!(listen(&docker, Box::pin(events), &publish, &mut 0).await.is_ok());
+        assert!(
+            listen(&docker, Box::pin(events), &publish, (Duration::ZERO, &mut 0)).await.is_ok()
+        );
         assert_eq!(seen.borrow().starts[HELD], Started { times: 2, ends_before: 1 });
     }
 
@@ -272,7 +277,7 @@ mod tests {
         let events = iter([event("start", LATE)]).chain(pending());
         let mut since = 0;
         tokio::select! {
-            end = listen(&docker, Box::pin(events), &publish, &mut since) => panic!("{end:?}"),
+            end = listen(&docker, Box::pin(events), &publish, (Duration::ZERO, &mut since)) => panic!("{end:?}"),
             heard = tokio::time::timeout(Duration::from_secs(50), seen.wait_for(|c| c.by_id.contains_key(LATE))) => {
                 assert_eq!(heard.expect("it is looked at").unwrap().starts[LATE].times, 1);
             }
@@ -308,7 +313,7 @@ mod tests {
             |c: &Containers| !c.by_id[HELD].is_running && !c.by_id["web"].addresses.is_empty();
         let mut since = 0;
         tokio::select! {
-            end = listen(&docker, Box::pin(iter(told).chain(pending())), &publish, &mut since) => panic!("{end:?}"),
+            end = listen(&docker, Box::pin(iter(told).chain(pending())), &publish, (Duration::ZERO, &mut since)) => panic!("{end:?}"),
             heard = tokio::time::timeout(Duration::from_secs(50), seen.wait_for(is_heard)) => {
                 assert_eq!(heard.expect("it has ended").unwrap().ends[HELD], 1);
             }
@@ -321,7 +326,8 @@ mod tests {
         drop(UnixListener::bind(dir.path().join("docker.sock")).unwrap());
         let (publish, seen) = watch::channel(Containers::default());
         let events = iter([event("start", "c")]).chain(pending());
-        let end = listen(&connect(&dir, 5), Box::pin(events), &publish, &mut 0).await;
+        let end =
+            listen(&connect(&dir, 5), Box::pin(events), &publish, (Duration::ZERO, &mut 0)).await;
         assert!(end.is_err(), "it is no success either");
         assert_eq!(seen.borrow().starts["c"], Started { times: 1, ends_before: 0 });
     }

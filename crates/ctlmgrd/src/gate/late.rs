@@ -13,6 +13,7 @@ use ctlmgr_act::{Actuator, UnitProperties};
 use ctlmgr_model::{Action, Bytes, Knob, Outcome, Reason, Rung, Step, Telling};
 use ctlmgr_sense::Sensor;
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::MissedTickBehavior;
 use tracing::{info, warn};
 
 use crate::step::{carry_out_one, outcome_of};
@@ -21,7 +22,7 @@ use crate::undo::SharedJournal;
 /// Longer than anybody who is frozen waits.
 const LONGEST: Duration = Duration::from_secs(70);
 /// How often that is looked after.
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND: Duration = Duration::from_secs(1);
 
 /// What is to become of a container, by its full id.
 #[derive(Debug)]
@@ -46,6 +47,20 @@ struct Frozen {
     until: Instant,
 }
 
+/// By full id.
+#[derive(Default)]
+struct Held {
+    /// Who is to be frozen, and why.
+    waiting: BTreeMap<String, Reason>,
+    frozen: BTreeMap<String, Frozen>,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.frozen.is_empty()
+    }
+}
+
 /// Who carries orders out.
 pub(crate) struct Hand<U> {
     pub sensor: Arc<Sensor>,
@@ -57,29 +72,27 @@ pub(crate) struct Hand<U> {
 impl<U: UnitProperties> Hand<U> {
     /// Carries out orders, one after the other, until nobody can give any.
     pub async fn obey(self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        let mut frozen: BTreeMap<String, Frozen> = BTreeMap::new();
+        let mut held = Held::default();
         let mut round = tokio::time::interval(ROUND);
+        round.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 order = orders.recv() => match order {
-                    Some(Order::Freeze(id, reason)) => {
-                        if let Some(step) = self.freeze(&id, reason).await {
-                            let until = Instant::now() + LONGEST;
-                            frozen.insert(id, Frozen { step, is_paused: false, until });
-                        }
-                    }
+                    Some(Order::Freeze(id, reason)) => _ = held.waiting.insert(id, reason),
                     Some(Order::Thaw { id, is_paused }) => {
-                        if let Some(it) = frozen.get_mut(&id) {
+                        held.waiting.remove(&id);
+                        if let Some(it) = held.frozen.get_mut(&id) {
                             (it.is_paused, it.until) = (is_paused, Instant::now());
                         }
-                        self.thaw_due(&mut frozen).await;
                     }
                     None => break,
                 },
-                _ = round.tick() => self.thaw_due(&mut frozen).await,
+                _ = round.tick(), if !held.is_empty() => {}
             }
+            self.thaw_due(&mut held.frozen).await;
+            self.freeze_waiting(&mut held).await;
         }
-        for it in frozen.values() {
+        for it in held.frozen.values() {
             self.thaw(it).await;
         }
     }
@@ -96,13 +109,21 @@ impl<U: UnitProperties> Hand<U> {
         }
     }
 
+    /// Freezes who is to be, in the next round where undo or whoever places has the permit: nobody who stands still waits
+    /// for them.
+    async fn freeze_waiting(&self, held: &mut Held) {
+        let Ok(is_allowed) = self.permit.try_lock() else { return };
+        for (id, reason) in std::mem::take(&mut held.waiting) {
+            let step = if *is_allowed { self.freeze(&id, reason).await } else { None };
+            if let Some(step) = step {
+                let until = Instant::now() + LONGEST;
+                held.frozen.insert(id, Frozen { step, is_paused: false, until });
+            }
+        }
+    }
+
     /// Freezes a container; `None` if it is gone or not ready, or was frozen by somebody else.
     async fn freeze(&self, id: &str, reason: Reason) -> Option<Step> {
-        // Where undo or whoever places has it this one starts as it is: nobody who is frozen waits for them.
-        let is_allowed = self.permit.try_lock().ok()?;
-        if !*is_allowed {
-            return None;
-        }
         let (sensor, id) = (self.sensor.clone(), id.to_owned());
         // It may have been made anew since: whoever stops the runtime meanwhile stops dockerd.
         let found = move || {
@@ -149,5 +170,160 @@ impl<U: UnitProperties> Hand<U> {
             other => info!(%path, outcome = ?other, "{step}"),
         }
         outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ctlmgr_act::{Property, UnitError};
+    use ctlmgr_host::Host;
+    use ctlmgr_store::Journal;
+    use ctlmgr_testkit::FakeHost;
+    use tokio::sync::oneshot;
+
+    /// Nobody is told of a freeze.
+    struct NoManager;
+
+    impl UnitProperties for NoManager {
+        async fn set(&self, unit: &str, _: &[Property]) -> Result<(), UnitError> {
+            panic!("{unit} is set")
+        }
+
+        async fn held(&self, _: &str) -> Option<Vec<Property>> {
+            None
+        }
+    }
+
+    /// A host with two containers, and one who carries orders out.
+    struct Bench {
+        directory: tempfile::TempDir,
+        orders: mpsc::UnboundedSender<Order>,
+        permit: Permit,
+        over: oneshot::Receiver<()>,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let directory = tempfile::tempdir().unwrap();
+            let host = FakeHost::new(directory.path());
+            std::fs::create_dir_all(directory.path().join("proc/100")).unwrap();
+            std::os::unix::fs::symlink("/app", directory.path().join("proc/100/exe")).unwrap();
+            for id in [1, 2].map(full) {
+                host.cgroup(&format!("a.slice/docker-{id}.scope"), 10 << 20, 0);
+                host.write(&file(&id, "cgroup.procs"), "100\n");
+                host.write(&file(&id, "cgroup.freeze"), "0\n");
+            }
+            let sensor = Arc::new(Sensor::new(Host::fake(directory.path())).unwrap());
+            let actuator =
+                Arc::new(Actuator::new(Host::fake(directory.path()), NoManager).unwrap());
+            let journal = Journal::open(&directory.path().join("journal"), "boot").unwrap();
+            let journal = Arc::new(std::sync::Mutex::new(journal));
+            let permit = Permit::new(Mutex::new(true));
+            let (orders, heard) = mpsc::unbounded_channel();
+            let (ended, over) = oneshot::channel();
+            let hand = Hand { sensor, actuator, journal, permit: permit.clone() };
+            tokio::spawn(async move {
+                hand.obey(heard).await;
+                let _ = ended.send(());
+            });
+            Bench { directory, orders, permit, over }
+        }
+
+        fn host(&self) -> FakeHost {
+            FakeHost::new(self.directory.path())
+        }
+
+        fn order(&self, order: Order) {
+            self.orders.send(order).unwrap();
+        }
+
+        fn freeze(&self, nth: u8) {
+            self.order(Order::Freeze(full(nth), Reason("test".to_owned())));
+        }
+
+        fn thaw(&self, nth: u8) {
+            self.order(Order::Thaw { id: full(nth), is_paused: false });
+        }
+
+        async fn expect(&self, nth: u8, value: &str) {
+            let is_so = async {
+                while self.host().read(&file(&full(nth), "cgroup.freeze")) != value {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let patience = Duration::from_secs(60);
+            tokio::time::timeout(patience, is_so).await.expect("it is frozen, or let go");
+        }
+    }
+
+    fn full(nth: u8) -> String {
+        nth.to_string().repeat(64)
+    }
+
+    fn file(id: &str, name: &str) -> String {
+        format!("sys/fs/cgroup/a.slice/docker-{id}.scope/{name}")
+    }
+
+    /// Writing lists of processors may take minutes.
+    #[tokio::test]
+    async fn who_is_to_go_on_does_not_wait_for_who_is_to_be_frozen() {
+        let bench = Bench::new();
+        bench.freeze(1);
+        bench.expect(1, "1").await;
+        let permit = bench.permit.clone();
+        let busy = permit.lock().await;
+        bench.freeze(2);
+        bench.thaw(1);
+        bench.expect(1, "0").await;
+        assert_eq!(bench.host().read(&file(&full(2), "cgroup.freeze")), "0");
+        drop(busy);
+        bench.expect(2, "1").await;
+        bench.thaw(2);
+        bench.expect(2, "0").await;
+    }
+
+    #[tokio::test]
+    async fn who_may_go_on_before_it_was_frozen_never_is() {
+        let bench = Bench::new();
+        let permit = bench.permit.clone();
+        let busy = permit.lock().await;
+        bench.freeze(1);
+        bench.thaw(1);
+        drop(busy);
+        bench.freeze(2);
+        bench.expect(2, "1").await;
+        assert_eq!(bench.host().read(&file(&full(1), "cgroup.freeze")), "0");
+    }
+
+    /// Its knob cannot be read when it is let go, and can a while later.
+    #[tokio::test]
+    async fn a_thaw_that_fails_is_tried_again() {
+        let bench = Bench::new();
+        bench.freeze(1);
+        bench.expect(1, "1").await;
+        let knob = bench.directory.path().join(file(&full(1), "cgroup.freeze"));
+        let away = knob.with_extension("away");
+        // A directory in its place cannot be read as a file.
+        std::fs::rename(&knob, &away).unwrap();
+        std::fs::create_dir(&knob).unwrap();
+        bench.thaw(1);
+        bench.freeze(2);
+        bench.expect(2, "1").await;
+        std::fs::remove_dir(&knob).unwrap();
+        std::fs::rename(&away, &knob).unwrap();
+        bench.expect(1, "0").await;
+    }
+
+    #[tokio::test]
+    async fn at_the_end_all_are_let_go() {
+        let bench = Bench::new();
+        bench.freeze(1);
+        bench.expect(1, "1").await;
+        let Bench { directory, orders, over, .. } = bench;
+        drop(orders);
+        over.await.unwrap();
+        let host = FakeHost::new(directory.path());
+        assert_eq!(host.read(&file(&full(1), "cgroup.freeze")), "0");
     }
 }
