@@ -296,13 +296,10 @@ impl<U: UnitProperties> Actuator<U> {
     /// Whether the unit has a run-time setting that is somebody's own: it says what was there
     /// before us, not what we last wrote.
     pub fn has_setting(&self, saved: &Saved) -> bool {
-        let set = self.set_to(&saved.path, saved.knob);
-        // The kernel counts in pages.
-        let in_pages = set.as_ref().and_then(Value::amount).map(|set| set.page_floor().into());
-        [set, in_pages].into_iter().flatten().any(|set| set == saved.prior)
+        self.set_to(&saved.path, saved.knob).as_ref() == Some(&saved.prior)
     }
 
-    /// What the run-time setting of the unit says, if it has one.
+    /// What the run-time setting of the unit says, if it has one, as the kernel counts it.
     fn set_to(&self, path: &CgroupPath, knob: Knob) -> Option<Value> {
         let text = std::fs::read_to_string(self.setting(path, knob)?).ok()?;
         let (name, _) = property(knob, &Bytes::ZERO.into())?;
@@ -311,7 +308,7 @@ impl<U: UnitProperties> Actuator<U> {
         match value.trim() {
             list if knob.is_list() => Some(list.replace(' ', ",").parse::<Cpus>().ok()?.into()),
             "infinity" => Some(Bytes(u64::MAX).into()),
-            number => number.parse().ok().map(|number| Bytes(number).into()),
+            number => number.parse().ok().map(|number| Bytes(number).page_floor().into()),
         }
     }
 
@@ -336,11 +333,10 @@ impl<U: UnitProperties> Actuator<U> {
 
 /// Writes protection past its keeper, and a limit that is raised.
 fn write_ahead(dir: &CgroupDir, knob: Knob, to: &Value) -> Result<bool, HostError> {
-    let is_limit = knob == Knob::MemoryHigh;
-    let is_meant = is_limit || Knob::PROTECTION.contains(&knob);
+    let is_meant = knob == Knob::MemoryHigh || Knob::PROTECTION.contains(&knob);
     let now = if is_meant { read_file(dir, knob.file())? } else { None };
     let (Some(now), Some(to)) = (now, to.amount()) else { return Ok(false) };
-    let is_due = if is_limit { now < to } else { now != to };
+    let is_due = if knob == Knob::MemoryHigh { now < to } else { now != to };
     Ok(is_due && dir.write(knob.file(), &Value::from(to).file_text())?)
 }
 

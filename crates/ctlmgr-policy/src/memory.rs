@@ -184,22 +184,20 @@ impl<'a> Context<'a> {
 
     fn slow_down(&self, throttled: &Throttled<'a>) -> Option<Step> {
         let observed = read(throttled.group, Knob::MemoryHigh);
-        let current = throttled.group.memory.current;
-        let (left, room) = (observed - current, throttled.high - current);
+        let [left, room] = [observed, throttled.high].map(|h| h - throttled.group.memory.current);
         // However small, a raise matters to who is about to run into its limit.
         let is_raise = throttled.high > observed && room > Bytes::ZERO && left.0 <= room.0 / 2;
-        let difference = observed.abs_diff(throttled.high);
         // Who crowds out others is pushed back little by little.
         let band = match throttled.is_crowding && throttled.high < observed {
             true => self.settings.memory.hysteresis_bytes.min(NOISE),
             false => dead_band(&self.settings.memory, throttled.high, throttled.high),
         };
-        let is_small = difference < band && !is_raise;
+        let is_small = observed.abs_diff(throttled.high) < band && !is_raise;
         // A raise that its keeper was not told of would be undone with the next that it is told.
         let is_untold = self.state.is_untold(throttled.group, Knob::MemoryHigh, observed);
         let high = if is_small { observed } else { throttled.high };
-        (!is_small || is_untold)
-            .then(|| self.step(Knob::MemoryHigh, throttled.group, high, &throttled.why))?
+        let is_due = !is_small || is_untold;
+        is_due.then(|| self.step(Knob::MemoryHigh, throttled.group, high, &throttled.why))?
     }
 
     /// Notes for each workload the strongest rung in force.
@@ -347,10 +345,8 @@ impl<'a> Context<'a> {
 
     fn step(&self, knob: Knob, group: &Group, to: Bytes, why: &str) -> Option<Step> {
         let from = read(group, knob);
-        let recent = self
-            .state
-            .written_at(group, knob)
-            .is_some_and(|at| at > Millis(0) && self.snapshot.at.since(at) < WRITE_INTERVAL);
+        let written_at = self.state.written_at(group, knob).filter(|at| *at > Millis(0));
+        let recent = written_at.is_some_and(|at| self.snapshot.at.since(at) < WRITE_INTERVAL);
         let may_lower = self.may_take() && !self.is_untold(&group.path);
         // To tell what is in force is no write of the knob.
         let is_telling = recent && self.state.is_untold(group, knob, from);

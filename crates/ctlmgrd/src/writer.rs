@@ -656,83 +656,72 @@ mod tests {
         assert_eq!(noted, None, "it was never written");
     }
 
-    /// Whom ctlmgr holds back has no part in what keeps the manager.
+    const HIGH: Knob = Knob::MemoryHigh;
+    const MAX: Bytes = Bytes(u64::MAX);
+
+    fn limit(from: u64, to: u64) -> Action {
+        Action::Set { knob: HIGH, from: Bytes::mib(from), prior: MAX, to: Bytes::mib(to) }
+    }
+
+    impl Bench {
+        /// Limits of 64 MiB, of which that of z was to be lowered, which never came through; and x is frozen.
+        fn hold_back(&self) {
+            let host = FakeHost::new(self.root());
+            let steps = self.steps(4096, 4096);
+            let (knob, off) = (Knob::CgroupFreeze, Bytes::ZERO);
+            let freeze = Action::Set { knob, from: off, prior: off, to: Knob::STILL };
+            let held = [limit(64, 64), limit(64, 64), limit(64, 32), freeze];
+            for (action, step) in held.into_iter().zip(steps.iter().chain(&steps)) {
+                let saved = Step { action, ..step.clone() }.to_save().unwrap();
+                self.journal.lock().unwrap().note(&saved).unwrap();
+                host.write(&format!("sys/fs/cgroup/{}/memory.high", step.path), &text_of(64 << 20));
+            }
+            host.write(&format!("sys/fs/cgroup/{}/cgroup.freeze", scope("x")), "1");
+        }
+
+        fn limits(&self) -> [String; 3] {
+            let host = FakeHost::new(self.root());
+            ["x", "y", "z"].map(|n| host.read(&format!("sys/fs/cgroup/{}/memory.high", scope(n))))
+        }
+    }
+
+    /// Whom ctlmgr holds back has no part in what keeps the manager. That is asked for a lower limit of x, and does not answer.
     #[tokio::test]
     async fn who_is_held_back_is_let_go_though_the_manager_does_not_answer() {
         let bench = Bench::new(0);
-        let host = FakeHost::new(bench.root());
-        let file = |name: &str, file: &str| format!("sys/fs/cgroup/{}/{file}", scope(name));
-        let limits = || ["x", "y", "z"].map(|n| host.read(&file(n, "memory.high")));
-        let (knob, prior) = (Knob::MemoryHigh, Bytes(u64::MAX));
-        let limit =
-            |from, to| Action::Set { knob, from: Bytes::mib(from), prior, to: Bytes::mib(to) };
-        let release = Action::Release { knob, ours: Bytes::mib(32), prior };
-        // That of z was to be lowered, which never came through.
-        for ((name, last), step) in
-            [("x", 64), ("y", 64), ("z", 32)].iter().zip(bench.steps(4096, 4096))
-        {
-            host.write(&file(name, "memory.high"), &Bytes::mib(64).0.to_string());
-            let held = Step { action: limit(64, *last), ..step };
-            bench.journal.lock().unwrap().note(&held.to_save().unwrap()).unwrap();
-        }
-        let frozen = |step: &Step| Step {
-            action: Action::Set {
-                knob: Knob::CgroupFreeze,
-                from: Bytes::ZERO,
-                prior: Bytes::ZERO,
-                to: Knob::STILL,
-            },
-            ..step.clone()
-        };
-        // One is frozen; the manager is asked for a lower limit of x first, and does not answer.
+        bench.hold_back();
         let base = bench.steps(4096, 4096);
-        host.write(&file("x", "cgroup.freeze"), "1");
-        bench.journal.lock().unwrap().note(&frozen(&base[0]).to_save().unwrap()).unwrap();
         let with = |at: usize, action| Step { action, ..base[at].clone() };
+        let release = Action::Release { knob: HIGH, ours: Bytes::mib(32), prior: MAX };
         let steps = vec![with(0, limit(64, 32)), with(1, limit(64, 96)), with(2, release)];
+        let (knob, prior) = (Knob::CgroupFreeze, Bytes::ZERO);
+        let thaw = Action::Release { knob, ours: Knob::STILL, prior };
+        let later = vec![with(0, thaw), with(0, limit(64, 80)), with(1, limit(96, 128))];
         let (writer, newer, mut reports) = bench.writer();
         let write = writer.write(steps.clone(), Millis(1), DAY);
         let look_on = async {
             assert_eq!(expect_ahead(&mut reports).await.steps, steps[1..2]);
-            let [x, y, z] = limits();
-            assert_eq!([y, z], [Bytes::mib(96).0.to_string(), "max".to_owned()]);
-            assert_eq!(x, Bytes::mib(64).0.to_string());
+            assert_eq!(bench.limits(), [64 << 20, 96 << 20, u64::MAX].map(text_of));
             while bench.asked().is_empty() {
                 tokio::task::yield_now().await;
             }
-            let thaw =
-                Action::Release { knob: Knob::CgroupFreeze, ours: Knob::STILL, prior: Bytes::ZERO };
-            let later = vec![with(0, thaw), with(0, limit(64, 80)), with(1, limit(96, 128))];
             newer.send(Urgent { steps: later.clone(), decided_at: Millis(2) }).await.unwrap();
             assert_eq!(expect_ahead(&mut reports).await.steps, later[1..]);
-            let [x, y, _] = limits();
-            assert_eq!([x, y], [80, 128].map(|mib| Bytes::mib(mib).0.to_string()));
-            assert_eq!(host.read(&file("x", "cgroup.freeze")), "0");
-            let noted = bench.journal.lock().unwrap().find(&scope("x"), knob).unwrap().unwrap();
+            assert_eq!(bench.limits(), [80 << 20, 128 << 20, u64::MAX].map(text_of));
+            let frozen = format!("sys/fs/cgroup/{}/cgroup.freeze", scope("x"));
+            assert_eq!(FakeHost::new(bench.root()).read(&frozen), "0");
+            let noted = bench.journal.lock().unwrap().find(&scope("x"), HIGH).unwrap().unwrap();
             let may_be = [32, 64, 80].map(|mib| noted.is_ours(&Bytes::mib(mib).into()));
             assert_eq!(may_be, [true; 3], "the manager may do late what it was asked for");
             bench.manager.may_go_on.add_permits(3);
             expect_written(&mut reports).await
         };
         let ((), written) = tokio::join!(write, look_on);
-        assert_eq!(limits(), [Bytes::mib(80).0, Bytes::mib(128).0, u64::MAX].map(text_of));
-        let of = |knob| {
-            let of = move |(step, _): &&(Step, Outcome)| step.action.knob() == Some(knob);
-            written
-                .outcomes
-                .iter()
-                .filter(of)
-                .map(|(_, outcome)| outcome.clone())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(of(Knob::CgroupFreeze), [Outcome::Done]);
-        assert_eq!(of(Knob::MemoryHigh), [Outcome::Done, Outcome::Done]);
-        assert_eq!(outcomes(&written), [Outcome::Done]);
+        assert_eq!(bench.limits(), [80 << 20, 128 << 20, u64::MAX].map(text_of));
+        assert!(written.outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Done));
+        assert_eq!((written.outcomes.len(), outcomes(&written)), (3, vec![Outcome::Done]));
         let left = bench.journal.lock().unwrap().entries().unwrap();
-        assert!(
-            left.iter().all(|saved| saved.knob == knob && saved.path != scope("z")),
-            "{left:?}"
-        );
+        assert!(left.iter().all(|s| s.knob == HIGH && s.path != scope("z")), "{left:?}");
     }
 
     fn text_of(bytes: u64) -> String {
