@@ -193,11 +193,8 @@ impl<'a> Context<'a> {
             false => dead_band(&self.settings.memory, throttled.high, throttled.high),
         };
         let is_small = observed.abs_diff(throttled.high) < band && !is_raise;
-        // A raise that its keeper was not told of would be undone with the next that it is told.
-        let is_untold = self.state.is_untold(throttled.group, Knob::MemoryHigh, observed);
-        let high = if is_small { observed } else { throttled.high };
-        let is_due = !is_small || is_untold;
-        is_due.then(|| self.step(Knob::MemoryHigh, throttled.group, high, &throttled.why))?
+        (!is_small)
+            .then(|| self.step(Knob::MemoryHigh, throttled.group, throttled.high, &throttled.why))?
     }
 
     /// Notes for each workload the strongest rung in force.

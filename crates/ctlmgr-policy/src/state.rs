@@ -330,10 +330,10 @@ impl State {
         written.filter(|written| written.saved.id == step.id)
     }
 
-    /// Whether ours is in force by that value, and its keeper has to be told still.
+    /// Whether protection of ours is in force by that value, and its keeper has to be told still.
     pub(crate) fn is_untold(&self, group: &Group, knob: Knob, value: Bytes) -> bool {
-        let may_be = knob == Knob::MemoryHigh || Knob::PROTECTION.contains(&knob);
-        may_be && self.ours(group, knob) == Some(value) && self.is_pending(group, knob)
+        let is_ours = self.ours(group, knob) == Some(value);
+        Knob::PROTECTION.contains(&knob) && is_ours && self.is_pending(group, knob)
     }
 
     /// What the knob held before ctlmgr wrote it.

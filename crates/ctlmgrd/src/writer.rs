@@ -21,7 +21,6 @@ use std::time::{Duration, Instant};
 
 use ctlmgr_act::{Actuator, RECLAIM_TIME, UnitProperties};
 use ctlmgr_model::{Action, CgroupPath, Millis, Outcome, Saved, Step, Value};
-use ctlmgr_store::Journal;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinHandle;
 
@@ -173,7 +172,9 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
             let is_late = !begun_with.is_empty() && begun.elapsed() >= patience.tell;
             let is_begun =
                 begun_with.contains(&&step.path) || steps[index..].iter().any(is_of_unit);
-            let may_tell = is_begun || (step.telling.is_now() && !is_late);
+            // A limit that was raised and not told comes back as it was with the next that its keeper is told.
+            let may_wait = is_late && step.to_raise().is_none();
+            let may_tell = is_begun || (step.telling.is_now() && !may_wait);
             if may_tell && step.is_for_keeper() {
                 begun_with.push(&step.path);
             }
@@ -194,14 +195,7 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
             return Outcome::Overtaken;
         }
         let work = carry_out_one(self.actuator, self.journal, step, deadline);
-        match outcome_of(self.attend(work, left).await) {
-            Outcome::Overridden(value) if self.is_of_newer(step, &value) => {
-                let told = step.to_save();
-                let note = move |j: &Journal| told.map_or(Ok(()), |told| j.note_told(&told));
-                with_journal(self.journal, note).await.map_or_else(failed, |()| Outcome::Done)
-            }
-            outcome => outcome,
-        }
+        outcome_of(self.attend(work, left).await)
     }
 
     /// Tells the keeper of what is in force by now: the first of `left`, or what newer plans have made of it.
@@ -252,32 +246,27 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
                 Some(plan) = self.plans.recv() => self.write_newer(plan, left).await,
             }
         };
-        // The keeper may have written what it was asked for before, and the limit that it knows beside it; of one that was to be
-        // lowered that is nothing that a newer plan had before it.
-        let asked = left[0].to_save().map(|saved| saved.ours);
+        // The keeper may have written what it was asked for before, and the limit that it knows beside it.
         let is_touched = |(newer, _): &&(Step, Millis)| {
             let is_beside = newer.path == left[0].path && newer.to_raise().is_some();
             is_beside || is_same_knob(newer, &left[0])
         };
         let newer = self.newer.iter().filter(is_touched);
         for saved in newer.filter_map(|(newer, _)| newer.to_save()) {
-            for before in [Some(saved.before.clone()), asked.clone()].into_iter().flatten() {
-                self.actuator.write_ahead(&Saved { before, ..saved.clone() });
-            }
+            self.actuator.write_ahead(&saved);
         }
         result
     }
 
     /// What this plan has still to write itself is left to it; and protection beside that which the keeper is just asked for,
     /// because it writes all of a unit: those from when it was asked. Whoever is held back does not wait for that, nor for a
-    /// limit that was to be lowered.
+    /// limit that was to be lowered, unless the keeper is just asked for that: what had grown until it does would be
+    /// reclaimed by it.
     async fn write_newer(&mut self, mut plan: Urgent, left: &[Step]) {
-        let is_asked = self.is_asked(&left[0]).await;
         let open =
             |step: &Step| left.iter().find(|l| is_same_knob(l, step) && !self.ahead.contains(l));
         let may_pass = |open: &Step| {
-            let is_first = is_same_knob(open, &left[0]);
-            matches!(open.action, Action::Set { .. }) && (!is_first || is_asked)
+            matches!(open.action, Action::Set { .. }) && !is_same_knob(open, &left[0])
         };
         let is_beside = |step: &Step| step.path == left[0].path && !is_same_knob(step, &left[0]);
         plan.steps.retain(|step| match (step.to_raise(), open(step)) {
@@ -291,16 +280,6 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
         let ahead = self.write_ahead(&plan.steps).await;
         self.newer.extend(ahead.iter().map(|step| (step.clone(), plan.decided_at)));
         self.report_ahead(ahead, plan.decided_at).await;
-    }
-
-    /// Whether the keeper was asked for what a step writes, and the journal knows: what is noted before that is written over.
-    async fn is_asked(&self, step: &Step) -> bool {
-        let Some(saved) = step.to_save() else { return true };
-        let noted = with_journal(self.journal, move |j| {
-            let known = j.find(&saved.path, saved.knob)?;
-            Ok(known.is_some_and(|known| known.asked.as_ref() == Some(&saved.ours)))
-        });
-        noted.await.unwrap_or(false)
     }
 
     /// Once, as newer plans do not know of it.
@@ -363,10 +342,6 @@ impl<'a, U: UnitProperties> Writer<'a, U> {
     }
 }
 
-fn failed(error: anyhow::Error) -> Outcome {
-    outcome_of(Err(error))
-}
-
 fn is_same_knob(one: &Step, other: &Step) -> bool {
     one.path == other.path
         && one.action.knob().is_some()
@@ -379,6 +354,7 @@ mod tests {
     use ctlmgr_act::{Property, UnitError};
     use ctlmgr_host::Host;
     use ctlmgr_model::{Bytes, Knob, Reason, Rung, Telling};
+    use ctlmgr_store::Journal;
     use ctlmgr_testkit::FakeHost;
     use std::path::{Path, PathBuf};
     use std::sync::Mutex;
@@ -685,7 +661,7 @@ mod tests {
         }
     }
 
-    /// Whom ctlmgr holds back has no part in what keeps the manager. That is asked for a lower limit of x, and does not answer.
+    /// Whom ctlmgr holds back has no part in what keeps the manager. That is asked for a higher limit of x, and does not answer.
     #[tokio::test]
     async fn who_is_held_back_is_let_go_though_the_manager_does_not_answer() {
         let bench = Bench::new(0);
@@ -693,35 +669,58 @@ mod tests {
         let base = bench.steps(4096, 4096);
         let with = |at: usize, action| Step { action, ..base[at].clone() };
         let release = Action::Release { knob: HIGH, ours: Bytes::mib(32), prior: MAX };
-        let steps = vec![with(0, limit(64, 32)), with(1, limit(64, 96)), with(2, release)];
+        let steps = vec![with(0, limit(64, 96)), with(1, limit(64, 48)), with(2, release)];
         let (knob, prior) = (Knob::CgroupFreeze, Bytes::ZERO);
         let thaw = Action::Release { knob, ours: Knob::STILL, prior };
-        let later = vec![with(0, thaw), with(0, limit(64, 80)), with(1, limit(96, 128))];
+        let later = vec![with(0, thaw), with(0, limit(96, 112)), with(1, limit(64, 128))];
         let (writer, newer, mut reports) = bench.writer();
         let write = writer.write(steps.clone(), Millis(1), DAY);
         let look_on = async {
-            assert_eq!(expect_ahead(&mut reports).await.steps, steps[1..2]);
-            assert_eq!(bench.limits(), [64 << 20, 96 << 20, u64::MAX].map(text_of));
-            while bench.asked().is_empty() {
-                tokio::task::yield_now().await;
-            }
+            assert_eq!(expect_ahead(&mut reports).await.steps, steps[..1]);
+            assert_eq!(bench.limits(), [96 << 20, 64 << 20, u64::MAX].map(text_of));
             newer.send(Urgent { steps: later.clone(), decided_at: Millis(2) }).await.unwrap();
             assert_eq!(expect_ahead(&mut reports).await.steps, later[1..]);
-            assert_eq!(bench.limits(), [80 << 20, 128 << 20, u64::MAX].map(text_of));
+            assert_eq!(bench.limits(), [112 << 20, 128 << 20, u64::MAX].map(text_of));
             let frozen = format!("sys/fs/cgroup/{}/cgroup.freeze", scope("x"));
             assert_eq!(FakeHost::new(bench.root()).read(&frozen), "0");
-            let noted = bench.journal.lock().unwrap().find(&scope("x"), HIGH).unwrap().unwrap();
-            let may_be = [32, 64, 80].map(|mib| noted.is_ours(&Bytes::mib(mib).into()));
-            assert_eq!(may_be, [true; 3], "the manager may do late what it was asked for");
             bench.manager.may_go_on.add_permits(3);
             expect_written(&mut reports).await
         };
         let ((), written) = tokio::join!(write, look_on);
-        assert_eq!(bench.limits(), [80 << 20, 128 << 20, u64::MAX].map(text_of));
-        assert!(written.outcomes.iter().all(|(_, outcome)| *outcome == Outcome::Done));
+        assert_eq!(bench.limits(), [112 << 20, 128 << 20, u64::MAX].map(text_of));
+        let of = |at: usize| written.outcomes[at].1.clone();
+        assert_eq!([of(0), of(1), of(2)], [Outcome::Overtaken, Outcome::Done, Outcome::Done]);
         assert_eq!((written.outcomes.len(), outcomes(&written)), (3, vec![Outcome::Done]));
         let left = bench.journal.lock().unwrap().entries().unwrap();
         assert!(left.iter().all(|s| s.knob == HIGH && s.path != scope("z")), "{left:?}");
+    }
+
+    /// What has grown until the manager does so would be reclaimed within its write.
+    #[tokio::test]
+    async fn a_limit_that_the_manager_is_to_lower_is_not_raised_meanwhile() {
+        let bench = Bench::new(0);
+        bench.hold_back();
+        let base = bench.steps(4096, 4096);
+        let with = |action| Step { action, ..base[0].clone() };
+        let (writer, newer, mut reports) = bench.writer();
+        let write = writer.write(vec![with(limit(64, 32))], Millis(1), DAY);
+        let look_on = async {
+            assert_eq!(expect_ahead(&mut reports).await.steps, []);
+            while bench.asked().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            let steps = vec![with(limit(64, 80))];
+            newer.send(Urgent { steps, decided_at: Millis(2) }).await.unwrap();
+            assert_eq!(expect_ahead(&mut reports).await.steps, []);
+            let noted = bench.journal.lock().unwrap().find(&scope("x"), HIGH).unwrap().unwrap();
+            let may_be = [32, 64].map(|mib| noted.is_ours(&Bytes::mib(mib).into()));
+            assert_eq!(may_be, [true; 2], "it may do late what it was asked for");
+            bench.manager.may_go_on.add_permits(1);
+            expect_written(&mut reports).await
+        };
+        let ((), written) = tokio::join!(write, look_on);
+        assert_eq!(written.outcomes.len(), 1);
+        assert_eq!(bench.limits()[0], text_of(32 << 20));
     }
 
     fn text_of(bytes: u64) -> String {
