@@ -133,6 +133,7 @@ fn priority(level: Level) -> &'static str {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use std::path::Path;
     use tracing_subscriber::layer::SubscriberExt;
 
     /// The next line, if there is one.
@@ -153,19 +154,25 @@ mod tests {
         Some(fields)
     }
 
-    fn journald() -> (tempfile::TempDir, UnixDatagram) {
-        let dir = tempfile::tempdir().unwrap();
-        let journald = UnixDatagram::bind(dir.path().join("socket")).unwrap();
+    /// Whoever listens at `path`, and reads when asked to.
+    fn journald(path: &Path) -> UnixDatagram {
+        let journald = UnixDatagram::bind(path).unwrap();
         journald.set_nonblocking(true).unwrap();
-        (dir, journald)
+        journald
+    }
+
+    /// Logs to whoever listens at `path`.
+    fn log(path: &Path, work: impl FnOnce()) {
+        let layer = Journald::new(path).unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), work);
     }
 
     #[test]
     fn a_line_has_its_fields() {
-        let (dir, journald) = journald();
-        let layer = Journald::new(dir.path().join("socket")).unwrap();
-        let subscriber = tracing_subscriber::registry().with(layer);
-        tracing::subscriber::with_default(subscriber, || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let journald = journald(&path);
+        log(&path, || {
             tracing::warn!(path = %"a.slice", bytes = 7, a.b = "two\nlines", "it {}", "happened");
         });
         let line = take(&journald).unwrap();
@@ -185,10 +192,10 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_it_and_what_was_lost_is_said() {
-        let (dir, journald) = journald();
-        let layer = Journald::new(dir.path().join("socket")).unwrap();
-        let subscriber = tracing_subscriber::registry().with(layer);
-        tracing::subscriber::with_default(subscriber, || {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let journald = journald(&path);
+        log(&path, || {
             // More than any queue holds; it reads none of them.
             (0..10_000).for_each(|nth| tracing::info!(nth, "{}", "x".repeat(100)));
             let taken = std::iter::from_fn(|| take(&journald)).count();
@@ -204,8 +211,6 @@ mod tests {
     #[test]
     fn without_it_lines_are_dropped() {
         let dir = tempfile::tempdir().unwrap();
-        let layer = Journald::new(dir.path().join("socket")).unwrap();
-        let subscriber = tracing_subscriber::registry().with(layer);
-        tracing::subscriber::with_default(subscriber, || tracing::info!("nobody listens"));
+        log(&dir.path().join("socket"), || tracing::info!("nobody listens"));
     }
 }

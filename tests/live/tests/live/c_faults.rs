@@ -196,14 +196,14 @@ fn a_limit_rises_while_the_systems_manager_does_not_answer() -> Result<()> {
     ctlmgr.wait_protected(&web)?;
     eventually("memory is nearly short", || Ok(web.knob("memory.high")? < u64::MAX))?;
     let freeze = |is_to| sh(&format!("echo {is_to} >/sys/fs/cgroup/init.scope/cgroup.freeze"));
+    let before = web.knob("memory.high")?;
     freeze(1)?;
-    let before = web.knob("memory.high");
     let grown =
         sh("docker exec web dd if=/dev/urandom of=/dev/shm/more bs=1M count=60 2>/dev/null");
     let follows = grown.and_then(|_| {
         eventually("the limit follows", || {
-            Ok(web.knob("memory.high")? > web.knob("memory.current")? + (8 << 20)
-                && web.knob("memory.high")? > *before.as_ref().unwrap_or(&u64::MAX))
+            let (high, current) = (web.knob("memory.high")?, web.knob("memory.current")?);
+            Ok(high > before && high > current + (8 << 20))
         })
     });
     freeze(0)?;
